@@ -238,7 +238,7 @@ def test_a_release_for_any_record_within_the_bounds_can_pass_a_rule_on_shares(sh
 
 
 def test_of_very_large_tables_no_share_is_stated(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revealed, "MOST_VALUES", 100)
+    monkeypatch.setattr(revealed, "MOST_VALUES", 25)
     result = audit(people[["age", "weight", "income"]], Settings("income"), noise=300.0, draws=2, attacks=False)
     assert "too large for a mean over a belief" in str(revealed.shares_unknown(result.trained))
     assert all(each["revealed"] is None for each in summarise(result)["attributes"])

@@ -62,7 +62,8 @@ LARGEST = 1e150
 UNBOUNDED = 1e100
 """Exposures past this come from such a value: no noise hides it."""
 MOST_VALUES = 2**22
-"""Numbers of a table whose shares take a minute or two."""
+"""Numbers of a table whose shares take a minute or so; of the squared loss, whose shares are quick, ``QUICK`` times as many."""
+QUICK = 4
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
@@ -183,15 +184,16 @@ def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -
 
 def shares_unknown(trained: Trained) -> str | None:
     """Why no share is known for this model and noise, or None."""
-    people = trained.design.people
+    people, information = trained.design.people, measurement(trained.leak).information
     if people is not None and int(np.max(people.sizes)) > 1:
         return SEVERAL_ROWS
     numbers = sum(feature.has_share for feature in trained.design.features)
-    if numbers * trained.design.n > MOST_VALUES // (2 if trained.design.lazy else 1):
+    quick = QUICK if all(each.fit.loss.quadratic for each in information.release_jacobians) else 1
+    if numbers * trained.design.n > quick * MOST_VALUES // (2 if trained.design.lazy else 1):
         return "the table is too large for a mean over a belief for each value: limit max_eta or min_error, or audit fewer rows"
     if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:
         return "the table is too large for refits of every value with several classes: limit max_eta or min_error"
-    return share_unknown(measurement(trained.leak).information, trained.leak.noise)
+    return share_unknown(information, trained.leak.noise)
 
 
 def squares_of_values(trained: Trained, priors: Vector) -> tuple[Any, ...] | None:

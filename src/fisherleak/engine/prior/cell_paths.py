@@ -32,7 +32,6 @@ with :math:`\tau = |W H^{-1/2}|` and :math:`\delta` what the radius leaves open 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +46,9 @@ Vector = NDArray[np.float64]
 RADII = (1.05, 1.3, 2.0, 4.0)
 """Times the first estimate of a radius, the least that holds is taken."""
 ROUNDS = 6
-"""Newton steps for a score; what they leave is counted."""
+"""Newton steps for a score, at most; what they leave is counted."""
+SETTLED = 1e-13
+"""Where all scores moved by less, by the slope of the curvature, no further step is taken."""
 FURTHEST = 2.0
 """How far such a step goes, by the slope of the curvature."""
 
@@ -78,23 +79,33 @@ def at_offsets(
 
     Of noise whose covariance moves with the value, the first term alone.
     """
-    loss, omega = shared.loss, cells.omega
     own = cells.y if y is None else y
-    old, z0 = np.broadcast_arrays(cells.z, cells.z + t * cells.w)[0], cells.z + t * cells.w
-    r, a, r0, a0 = (omega * f(z, v) for f, z, v in _derivatives(loss, old, cells.y, z0, own))
+    path = _quadratic if shared.loss.quadratic else _bounded
+    return path(shared, cells, t, own, y is not None, moving)
+
+
+def _quadratic(shared: Shared, cells: Cells, t: Vector, y: Vector, label: bool, moving: Moving | None) -> Vector:
+    """Where a Newton step ends at the minimum."""
+    loss, omega = shared.loss, cells.omega
+    z0 = cells.z + t * cells.w
+    r, a = (omega * each(cells.z, cells.y + 0.0 * cells.z) for each in (loss.r, loss.a))
+    r0, a0 = (omega * each(z0, y + 0.0 * z0) for each in (loss.r, loss.a))
     f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
     solved = Solved.of(cells, a0 - a, a0 * t, a0 * t**2 + f)
-    c = (r0 - r, r0 * t + f * cells.w)
-    p = solved.solve(*c)
-    moved = solved.through(p)
-    z1, w1 = z0 - moved[0] - t * moved[1], cells.w - moved[1]
-    if loss.quadratic:
-        step = _Step(solved, t, slope, z1, w1, own, y is not None)
-        g = step.pushed(shared)[0]
-        return solved.released(solved.solve(*g)) if moving is None else moving[0].first(moving[1], t, g)
-    apart = Solved.of(cells, -a + 0.0 * t, 0.0 * t, f)
-    step, near = _nearly(shared, apart, t, r, f, slope, own, y is not None)
-    a1 = omega * loss.a(step.z, own + 0.0 * step.z)
+    moved = solved.through(solved.solve(r0 - r, r0 * t + f * cells.w))
+    step = _Step(solved, t, slope, z0 - moved[0] - t * moved[1], cells.w - moved[1], y, label)
+    g = step.pushed(shared)[0]
+    return solved.released(solved.solve(*g)) if moving is None else moving[0].first(moving[1], t, g)
+
+
+def _bounded(shared: Shared, cells: Cells, t: Vector, y: Vector, label: bool, moving: Moving | None) -> Vector:
+    """Where it ends near the minimum."""
+    loss, omega = shared.loss, cells.omega
+    r, a = (omega * each(cells.z, cells.y + 0.0 * cells.z) for each in (loss.r, loss.a))
+    f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
+    apart = Solved.of(cells, -a, 0.0, f)
+    step, near = _nearly(shared, apart, t, r, f, slope, y, label)
+    a1 = omega * loss.a(step.z, y + 0.0 * step.z)
     later = Solved.of(cells, a1 - a, a1 * t, a1 * t**2 + f)
     found = _bound(shared, replace(step, solved=later), near, a1) ** 2
     return found if moving is None else found * moving[0].growth(moving[1], t)
@@ -105,15 +116,17 @@ def _nearly(
 ) -> tuple[_Step, _Near]:
     """The minimum with the other rows' curvatures as they were, and how far the true one is from it."""
     cells, loss = apart.cells, shared.loss
-    one = np.ones_like(t)
-    without = apart.through(apart.solve(-r + 0.0 * t, f * cells.w))  # what the row's absence and the scale move
-    own = apart.norm(one, t) ** 2
+    without = apart.through(apart.solve(-r, f * cells.w))  # what the row's absence and the scale move
+    own = apart.norm(1.0, t) ** 2
     alpha = cells.z + t * cells.w - without[0] - t * without[1]
     z, most = alpha + 0.0 * own, FURTHEST / shared.slope
     for _ in range(ROUNDS):
         labels = y + 0.0 * z
         gap = z - alpha + own * cells.omega * loss.r(z, labels)
-        z = z - np.clip(gap / (1.0 + own * cells.omega * loss.a(z, labels)), -most, most)
+        move = np.clip(gap / (1.0 + own * cells.omega * loss.a(z, labels)), -most, most)
+        z = z - move
+        if np.all(np.abs(move) <= SETTLED * most):
+            break
     pull = np.where(own > 0, (alpha - z) / np.where(own > 0, own, 1.0), 0.0)
     left = np.abs(cells.omega * loss.r(z, y + 0.0 * z) - pull) * np.sqrt(own)
     c = (pull - r, pull * t + f * cells.w)
@@ -122,11 +135,6 @@ def _nearly(
     size = np.sqrt(np.maximum(c[0] * moved[0] + c[1] * moved[1], 0.0))
     step = _Step(apart, t, slope, z, cells.w - moved[1], y, label)
     return step, _Near.of(shared, apart, t, size, p, left)
-
-
-def _derivatives(loss: Loss, old: Vector, y: Vector, z0: Vector, own: Vector) -> tuple[Any, ...]:
-    before, after = y + 0.0 * old, own + 0.0 * z0
-    return (loss.r, old, before), (loss.a, old, before), (loss.r, z0, after), (loss.a, z0, after)
 
 
 @dataclass(frozen=True)
@@ -191,9 +199,7 @@ class _Near:
             radius = np.where(needed(factor * first) <= factor * first, factor * first, radius)
         radius = np.where(known, radius, np.inf)
         held = np.where(np.isfinite(radius), radius, 0.0)
-        return cls(
-            radius, curving(held), apart.norm(np.ones_like(t), t) * held, apart.norm(0.0 * t, 1.0 + 0.0 * t) * held
-        )
+        return cls(radius, curving(held), apart.norm(1.0, t) * held, apart.norm(0.0, 1.0) * held)
 
 
 def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
@@ -204,18 +210,18 @@ def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
     safe = np.where(known, least, 1.0)
     g, along, curved = step.pushed(shared)
     grown = np.expm1(np.minimum(kappa * near.score, 50.0))
-    one, t = np.ones_like(step.t), step.t
+    t = step.t
     # what is open in the part along the row (a w, or c of a label), and in that along e (r, and w of a folded scale)
     if step.label:
         by_row, by_e = along * grown, 0.0 * along
     else:
         by_row = along * grown + a1 * (1.0 + grown) * near.slope
         by_e = curved * grown / kappa + np.abs(step.slope) * near.slope
-    seen_row, seen_e = (np.sqrt(solved.released(solved.solve(*u))) for u in ((one, t), (0.0 * one, one)))
-    own = solved.norm(one, t)
+    seen_row, seen_e = (np.sqrt(solved.released(solved.solve(*u))) for u in ((1.0, t), (0.0, 1.0)))
+    own = solved.norm(1.0, t)
     rate = near.curving / np.sqrt(safe) + a1 * grown * own**2
     known &= rate < 1.0
     rate = np.where(known, rate, 0.0)
-    size = solved.norm(*g) + by_row * own + by_e * solved.norm(0.0 * one, one)
+    size = solved.norm(*g) + by_row * own + by_e * solved.norm(0.0, 1.0)
     open_ = by_row * seen_row + by_e * seen_e + shared.seen / np.sqrt(safe) * rate / (1.0 - rate) * size
     return np.asarray(np.where(known, np.sqrt(solved.released(solved.solve(*g))) + KINKS * open_, np.inf))

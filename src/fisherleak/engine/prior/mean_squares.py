@@ -42,6 +42,9 @@ __all__ = ["Beliefs", "Means", "means_over"]
 Vector = NDArray[np.float64]
 HELD = 2**18
 """Cells times nodes that are held at a time."""
+NEAREST = 2**13
+"""Cells of a block: some hundred passes over their numbers stay in a processor's own memory."""
+FEWEST_ROWS = 64
 STEP = 0.7
 """Of the rule for bounds, in spreads."""
 NEAR = 5.5
@@ -76,11 +79,12 @@ class Means:
 def means_over(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None = None) -> Means:
     """The means of all cells; lazy where the rows are. ``noise`` is given where its covariance moves with the value."""
     width = len(beliefs.attributes) + 1
-    squares = map_rows(block_means(jacobian, beliefs, noise), *jacobian.arrays, width=width)
+    most = max(FEWEST_ROWS, NEAREST // width)
+    squares = map_rows(block_means(jacobian, beliefs, noise), *jacobian.arrays, most=most, width=width)
     by_shape = None
     if noise is not None:
         assert not jacobian.several
-        by_shape = map_rows(_block_by_shape(jacobian, beliefs, noise), *jacobian.arrays, width=width)
+        by_shape = map_rows(_block_by_shape(jacobian, beliefs, noise), *jacobian.arrays, most=most, width=width)
     if not jacobian.several and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
         return Means(squares, None, by_shape)
     return replace(_refined(jacobian, beliefs, np.array(host(squares)), noise), by_shape=by_shape)

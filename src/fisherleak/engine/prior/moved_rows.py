@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 __all__ = ["KINKS", "Cells", "Solved", "poles"]
 
 Vector = NDArray[np.float64]
+Number = Vector | float
+"""Of each cell, or the same of all."""
 KINKS = 1.05
 """For what a rule of finite step loses at the kinks of a bound."""
 
@@ -61,13 +63,13 @@ class Solved:
     det: Vector
 
     @classmethod
-    def of(cls, cells: Cells, K11: Vector, K12: Vector, K22: Vector) -> Solved:
+    def of(cls, cells: Cells, K11: Number, K12: Number, K22: Number) -> Solved:
         M11, M12, M22 = cells.M11, cells.M12, cells.M22
         S11, S12 = 1.0 + K11 * M11 + K12 * M12, K11 * M12 + K12 * M22
         S21, S22 = K12 * M11 + K22 * M12, 1.0 + K12 * M12 + K22 * M22
         return cls(cells, S11, S12, S21, S22, S11 * S22 - S12 * S21)
 
-    def solve(self, first: Vector, second: Vector) -> tuple[Vector, Vector]:
+    def solve(self, first: Number, second: Number) -> tuple[Vector, Vector]:
         return (self.S22 * first - self.S12 * second) / self.det, (self.S11 * second - self.S21 * first) / self.det
 
     @property
@@ -87,7 +89,7 @@ class Solved:
         some = self.cells
         return np.maximum(some.G11 * p[0] ** 2 + 2.0 * some.G12 * p[0] * p[1] + some.G22 * p[1] ** 2, 0.0)
 
-    def norm(self, first: Vector, second: Vector) -> Vector:
+    def norm(self, first: Number, second: Number) -> Vector:
         """|U (first, second)| by the norm of the inverse of the changed Hessian."""
         a, b = self.through(self.solve(first, second))
         return np.asarray(np.sqrt(np.maximum(first * a + second * b, 0.0)))
