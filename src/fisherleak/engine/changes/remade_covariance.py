@@ -36,7 +36,7 @@ from fisherleak.engine.fit.newton import factor_at
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN
 
@@ -117,11 +117,11 @@ class FromGram:
     def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> FromGram:
         """Posterior sampling or objective perturbation, squared loss."""
         root, centring = _root(jacobian), centring_of(jacobian)
-        if isinstance(mechanism, Posterior):
+        tilt = mechanism.root(len(root))
+        if tilt is None:
             return cls(jacobian, root, centring, mechanism.scale, None)
-        assert isinstance(mechanism, ObjectivePerturbation)
         # C is over released gradients: those of centred parameters are centring^-T times these
-        half = root @ np.linalg.solve(centring.T, mechanism.root(len(root)))
+        half = root @ np.linalg.solve(centring.T, tilt)
         middle = half @ half.T
 
         def remade(K: Vector) -> Vector:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
 from fisherleak.engine.noise.calibrated import Calibration
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
@@ -117,6 +118,7 @@ class Posterior:
 
     temperature: float
     calibrated: Calibration | None = field(default=None, repr=False, compare=False)
+    shape: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_scale(self.temperature, "temperature")
@@ -128,6 +130,12 @@ class Posterior:
 
     def rescaled(self, scale: float) -> Self:
         return replace(self, temperature=scale**2, calibrated=None)
+
+    def root(self, size: int) -> None:
+        """None: the noise on gradients has the Hessian for its covariance, and no public matrix."""
+
+    def by_draws(self, loss: Loss) -> None:
+        """None: what has no closed form is refused, and not averaged over draws."""
 
     def spectrum(self, fit: Fit) -> Spectrum:
         check_squared(fit, "Posterior")
@@ -215,12 +223,16 @@ class ObjectivePerturbation(EqualByShape):
         return replace(self, scale=scale, calibrated=None)
 
     def root(self, size: int) -> Vector:
-        """L with L L^T = C, for so many released parameters."""
+        """L with L L^T = C, the covariance of the noise on gradients, for so many released parameters."""
         if self.shape is None:
             return np.eye(size)
         if len(self.shape) != size:
             raise InvalidInputError(f"shape must cover the {size} released parameters; got {len(self.shape)} rows.")
         return np.asarray(np.linalg.cholesky(self.shape))
+
+    def by_draws(self, loss: Loss) -> Self | None:
+        """Itself where its information about models of this loss is averaged over draws; None where there is a closed form."""
+        return None if loss.several or loss.unit_curvature else self
 
     def spectrum(self, fit: Fit) -> Spectrum:
         # b is isotropic for the parameters L^T w, whose rows are L^-1 x: these, in the eigenbasis of their Hessian
@@ -276,7 +288,7 @@ MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
 
 def is_self_shaped(noise: object) -> TypeIs[SelfShaped]:
     """Whether it is a mechanism whose noise the data shape."""
-    return isinstance(noise, Posterior | ObjectivePerturbation)
+    return isinstance(noise, tuple(MECHANISMS.values()))
 
 
 def is_posterior(mechanism: SelfShaped) -> TypeIs[Posterior]:

@@ -40,7 +40,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped, is_posterior
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.errors import InvalidInputError
 
@@ -64,17 +64,18 @@ LARGEST = 2**27
 def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     """The information of a mechanism about the data of a fit, or a refusal by name."""
     check_measurable(jacobian, mechanism)
-    if not is_posterior(mechanism) and not jacobian.fit.loss.unit_curvature:
-        p = int(jacobian.theta.shape[0])
-        last = mechanism.scale * float(np.linalg.norm(mechanism.root(p)[-1]))
-        check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
-        if mechanism.draws * p * p > LARGEST:
-            raise InvalidInputError(
-                f"draws is {mechanism.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
-                "fisherleak.Gaussian."
-            )
-        return Averaged(jacobian, mechanism)
-    return DataShaped(jacobian, mechanism)
+    tilted = mechanism.by_draws(jacobian.fit.loss)
+    if tilted is None:
+        return DataShaped(jacobian, mechanism)
+    p = int(jacobian.theta.shape[0])
+    last = tilted.scale * float(np.linalg.norm(tilted.root(p)[-1]))
+    check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
+    if tilted.draws * p * p > LARGEST:
+        raise InvalidInputError(
+            f"draws is {tilted.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
+            "fisherleak.Gaussian."
+        )
+    return Averaged(jacobian, tilted)
 
 
 def as_averaged(information: Information) -> Averaged | None:
