@@ -30,7 +30,7 @@ from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interfa
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.calibrated import Frame
 from fisherleak.engine.norms import with_other_noise
-from fisherleak.engine.norms.averaged import as_averaged, shaped_by
+from fisherleak.engine.norms.averaged import shaped_by
 from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
@@ -110,7 +110,7 @@ class Leakage:
         Of objective perturbation that is averaged over draws: 0.2 says that the limit is 1.2 times the average, and more
         ``draws`` bring it nearer. Noise that is calibrated to such limits is larger than needed by about that part.
         """
-        averaged = as_averaged(self._information)
+        averaged = self._information.averaged
         if averaged is None or not self.n:
             return 0.0
         row, _ = averaged.largest_norm(averaged.attributes, True)
@@ -168,8 +168,8 @@ class Leakage:
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""
         if self._information.several:
-            return ShapedOutputs.of(self._information.release_jacobians[0], mechanism)
-        averaged = as_averaged(self._information)
+            return ShapedOutputs.of(self._information.releases[0].jacobian, mechanism)
+        averaged = self._information.averaged
         if averaged is not None and averaged.is_of(mechanism):
             return averaged  # its draws are solved for already
         return shaped_by(self._jacobian, mechanism)
@@ -178,7 +178,7 @@ class Leakage:
     def _jacobian(self) -> Jacobian:
         """Of the one model, whatever it is released by."""
         alone = self._noise is not None and not self._information.several
-        return self._information.release_jacobians[0] if alone else self._information.jacobians[0]
+        return self._information.releases[0].jacobian if alone else self._information.jacobians[0]
 
     def _served(self, by: Interface) -> Leakage:
         """The same model behind an interface."""

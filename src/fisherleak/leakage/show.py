@@ -15,7 +15,6 @@ from fisherleak._support.numbers import number
 from fisherleak.engine.changes.removal import is_known, is_light
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import every_release
-from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.membership.membership_distance import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
@@ -109,7 +108,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
 
 def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
     """What averaging over draws leaves uncertain."""
-    information = as_averaged(leakage._information)
+    information = leakage._information.averaged
     if information is None or not rows:
         return ()
     above = 100 * information.above_average(rows[0])

@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.information import Information, rounding_of
+from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
@@ -44,7 +45,7 @@ from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Self
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Averaged", "as_averaged", "shaped_by"]
+__all__ = ["Averaged", "shaped_by"]
 
 Vector = NDArray[np.float64]
 DOUBT = 0.005
@@ -78,11 +79,6 @@ def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     return Averaged(jacobian, tilted)
 
 
-def as_averaged(information: Information) -> Averaged | None:
-    """The same where it is averaged over draws, so that etas are upper limits; else None."""
-    return information if isinstance(information, Averaged) else None
-
-
 @dataclass(frozen=True)
 class Averaged(DataShaped):
     """The information of objective perturbation, averaged over its draws: etas are upper limits, ``fim`` is the average."""
@@ -92,6 +88,14 @@ class Averaged(DataShaped):
     @property
     def closed_mechanism(self) -> None:
         return None
+
+    @property
+    def averaged(self) -> Self:
+        return self
+
+    @property
+    def shares_known(self) -> bool:
+        return False
 
     @property
     def count(self) -> int:

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy
-from fisherleak.engine.information import OneRelease, Product, rounding_of
+from fisherleak.engine.information import Product, Release, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared
@@ -63,20 +63,10 @@ def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = F
 
 
 @dataclass(frozen=True)
-class DataShaped(OneRelease):
+class DataShaped(Release):
     """The information of one release whose noise the data shape, at its own scale."""
 
     mechanism: SelfShaped = field(repr=False)
-    several: ClassVar[bool] = False
-    data_dependent: ClassVar[bool] = True
-
-    @property
-    def closed_mechanism(self) -> SelfShaped | None:
-        return self.mechanism
-
-    @property
-    def shares_known(self) -> bool:
-        return self.closed_mechanism is not None
 
     @cached_property
     def spectrum(self) -> Spectrum:

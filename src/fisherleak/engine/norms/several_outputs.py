@@ -19,16 +19,16 @@ pairs of outputs (``output_sets``). Maps that differ from row to row are written
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.information import Information, OneRelease, Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Information, Product, Release, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
@@ -48,13 +48,8 @@ BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 
 
 @dataclass(frozen=True)
-class SeveralOutputs(OneRelease):
+class SeveralOutputs(Release):
     """The information of one release of a model of several outputs."""
-
-    several: ClassVar[bool] = True
-    data_dependent: ClassVar[bool] = False
-    closed_mechanism: ClassVar[None] = None
-    shares_known: ClassVar[bool] = True
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -63,16 +58,8 @@ class SeveralOutputs(OneRelease):
         raise AssertionError
 
     @property
-    def releases(self) -> tuple[SeveralOutputs, ...]:
-        """Itself, as a part of several."""
-        return (self,)
-
-    @property
     def error(self) -> float:
         return rounding_of(self.jacobian.fit) + WANTED
-
-    def scaled(self, factor: float) -> SeveralOutputs:
-        return replace(self, jacobian=self.jacobian.scaled(factor))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         chosen = self.jacobian.named(attributes)

@@ -79,7 +79,7 @@ def _reshaped(leakage: Any, count: int) -> Reshaped | None:
     if information.data_dependent:
         if information.closed_mechanism is None:
             refuse_membership(information)
-        return FromGram.of_mechanism(information.release_jacobians[0], information.closed_mechanism)
+        return FromGram.of_mechanism(information.releases[0].jacobian, information.closed_mechanism)
     noise = measurement(leakage).noise
     if not has_own_shape(noise):
         return None

@@ -21,7 +21,6 @@ from fisherleak.engine.mechanisms.served import is_interface
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration, CalibrationCall
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -227,10 +226,9 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
     """The eta that is limited, enlarged by its error."""
     known, information = measurement(leakage), measurement(leakage).information
-    averaged = as_averaged(information)
-    if over == "max" and averaged is not None:
-        chosen, counted = known.chosen(attributes, label)
-        return averaged.largest_norm(chosen, counted)[1] * (1.0 + averaged.error)
+    if over == "max" and information.averaged is not None:
+        _, largest = information.averaged.largest_norm(*known.chosen(attributes, label))
+        return largest * (1.0 + information.error)
     if over == "max":
         return known.certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
     if over == "group":

@@ -23,12 +23,11 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.locked import held
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
+from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, is_data_shaped
-from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms import information_together
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.leakage.compositions.compose import information_together
 from fisherleak.leakage.compositions.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -411,14 +410,8 @@ def _missing(entries: Sequence[Json], rows: Rows) -> list[tuple[int, str]]:
 def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
     """The same leakage with etas of some numbers per so many of their units; that of the label under an empty name."""
     information = measurement(leakage).information
-    own = information.releases if isinstance(information, ShapedReleases) else information.jacobians
-    return replace(leakage, _information=information_together([_rescaled(each, units) for each in own]))
-
-
-def _rescaled(release: Jacobian | DataShaped, units: Mapping[str, float]) -> Jacobian | DataShaped:
-    if is_data_shaped(release):
-        return replace(release, jacobian=_in_units(release.jacobian, units))
-    return _in_units(release, units)
+    releases = [Release(_in_units(each.jacobian, units), each.mechanism) for each in information.releases]
+    return replace(leakage, _information=information_together(releases))
 
 
 def _in_units(J: Jacobian, units: Mapping[str, float]) -> Jacobian:

@@ -7,12 +7,10 @@ examples are summed from Jacobians that are written out block by block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Product, certain_norm, set_norm
+from fisherleak.engine.information import Product, Releases, certain_norm, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.several_outputs import (
@@ -28,18 +26,10 @@ __all__ = ["StackedOutputs"]
 
 
 @dataclass(frozen=True)
-class StackedOutputs:
+class StackedOutputs(Releases):
     """The information of several independent releases."""
 
     releases: tuple[SeveralOutputs, ...]
-    several: ClassVar[bool] = True
-    data_dependent: ClassVar[bool] = False
-    closed_mechanism: ClassVar[None] = None
-    shares_known: ClassVar[bool] = True
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.releases[0].attributes
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -48,27 +38,8 @@ class StackedOutputs:
         raise AssertionError
 
     @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        return tuple(each.jacobian for each in self.releases)
-
-    @property
-    def folded(self) -> bool:
-        return any(each.folded for each in self.releases)
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return tuple(fit for each in self.releases for fit in each.fits)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.releases[0].rows
-
-    @property
     def error(self) -> float:
         return max(each.error for each in self.releases)
-
-    def scaled(self, factor: float) -> StackedOutputs:
-        return replace(self, releases=tuple(each.scaled(factor) for each in self.releases))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         xp = namespace(self.releases[0].jacobian.B)
