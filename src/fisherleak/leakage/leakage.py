@@ -28,7 +28,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.noise.calibrated import Frame
+from fisherleak.engine.noise.calibrated import Frame, frame_of, keeps_calibration
 from fisherleak.engine.norms import with_other_noise
 from fisherleak.engine.norms.averaged import shaped_by
 from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
@@ -43,8 +43,9 @@ from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing
 if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
+    from typing_extensions import TypeIs
 
-__all__ = ["Leakage"]
+__all__ = ["Leakage", "check_leakage", "is_leakage"]
 
 LARGEST_FIM = 20_000
 """Values past which a Fisher information matrix would not fit in ordinary memory."""
@@ -141,7 +142,7 @@ class Leakage:
         if is_self_shaped(noise):
             return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
-        frame = getattr(getattr(noise, "calibrated", None), "frame", None) or ()
+        frame = frame_of(noise)
         if frame != self._frame:
             return self._acting_in(frame).with_noise(noise)
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
@@ -161,7 +162,7 @@ class Leakage:
 
     def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
         """The same with the frame that declared bounds give, where a noise can remember it."""
-        kept = "calibrated" in getattr(self._noise, "__dataclass_fields__", ())
+        kept = keeps_calibration(self._noise)
         found = tuple(each for frame in self._frames if not frame.published for each in frame.within(bounds or {}))
         return self._acting_in(found) if kept and found != self._frame else self
 
@@ -609,3 +610,14 @@ class Leakage:
 
     def _labels(self, labels: Any) -> Any:
         return self._table.labels(labels) if isinstance(labels, str) else labels
+
+
+def is_leakage(given: object) -> TypeIs[Leakage]:
+    """Whether it is a leakage, and no attack, matrix or name."""
+    return isinstance(given, Leakage)
+
+
+def check_leakage(given: object, who: str) -> None:
+    """Refuse what is no leakage by the name of what takes one."""
+    if not is_leakage(given):
+        raise InvalidInputError(f"{who} takes a leakage from fisherleak.measure; got {type(given).__name__}.")

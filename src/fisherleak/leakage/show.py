@@ -13,7 +13,7 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
 from fisherleak.engine.changes.removal import is_known, is_light
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibrated import calibration_of, has_own_shape
 from fisherleak.engine.norms import every_release
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.membership.membership_distance import unknown_by_shape
@@ -209,7 +209,7 @@ def _told(leakage: Any) -> str:
 
 def _fixed_scale(leakage: Any) -> str:
     """That the scale of public noise is held fixed though rows decided it: made anew, it would tell more."""
-    told = getattr(leakage._noise, "calibrated", None)
+    told = calibration_of(leakage._noise)
     by_rows = told is not None and told.by_present_rows and leakage.membership_kind == "mu"
     return "; with the noise's scale held fixed, though these rows decided it" if by_rows else ""
 

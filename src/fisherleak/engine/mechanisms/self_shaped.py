@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,15 +280,14 @@ class ObjectivePerturbation(EqualByShape):
 
 SelfShaped = Posterior | ObjectivePerturbation
 MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
-    "Posterior": Posterior,
-    "ObjectivePerturbation": ObjectivePerturbation,
+    kind.__name__: kind for kind in get_args(SelfShaped)
 }
 """Every mechanism whose noise the data shape, by name."""
 
 
 def is_self_shaped(noise: object) -> TypeIs[SelfShaped]:
     """Whether it is a mechanism whose noise the data shape."""
-    return isinstance(noise, tuple(MECHANISMS.values()))
+    return isinstance(noise, SelfShaped)
 
 
 def is_posterior(mechanism: SelfShaped) -> TypeIs[Posterior]:

@@ -280,7 +280,7 @@ def is_disclosed(noise: object) -> TypeIs[Disclosed]:
 
 def is_interface(noise: object) -> TypeIs[Interface]:
     """Whether it is what an interface has told instead of the parameters."""
-    return isinstance(noise, Answers | SampledLabels)
+    return isinstance(noise, Interface)
 
 
 def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:

@@ -18,7 +18,7 @@ from fisherleak.leakage.compositions.outputs_together import (
     refuse_mixture,
     refuse_other_data,
 )
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import Measurement, measurement
 
 __all__ = ["compose", "label_ratio"]
@@ -69,7 +69,7 @@ def compose(*leakages: Leakage) -> Leakage:
     if not leakages:
         raise InvalidInputError("compose needs at least one leakage.")
     for leakage in leakages:
-        if not isinstance(leakage, Leakage):
+        if not is_leakage(leakage):
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )

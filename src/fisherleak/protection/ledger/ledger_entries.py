@@ -32,7 +32,7 @@ from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.coordinates import encoded_together, in_label_unit
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, check_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table
 from fisherleak.protection.ledger.known_rows import CARRY, Rows, cell_digests, recorded_labels, row_digests, used_by
@@ -88,8 +88,7 @@ def _listed(x: Any) -> Any:
 
 def recordable(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release that a ledger can keep; else a refusal by name."""
-    if not isinstance(leakage, Leakage):
-        raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
+    check_leakage(leakage, "A ledger")
     known = measurement(leakage)
     refuse_several(known.information, "a ledger")
     if known.noise is None or len(known.information.fits) != 1:
