@@ -28,7 +28,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.noise.calibrated import Frame, frame_of, keeps_calibration
+from fisherleak.engine.noise.calibrated import Frame, declared_frame, keeps_calibration
 from fisherleak.engine.norms import with_other_noise
 from fisherleak.engine.norms.averaged import shaped_by
 from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
@@ -142,7 +142,7 @@ class Leakage:
         if is_self_shaped(noise):
             return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
-        frame = frame_of(noise)
+        frame = declared_frame(noise)
         if frame != self._frame:
             return self._acting_in(frame).with_noise(noise)
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)

@@ -32,7 +32,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
-from fisherleak.engine.noise.calibrated import Calibration
+from fisherleak.engine.noise.calibrated import Calibration, has_own_shape
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
 from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
 from fisherleak.errors import InvalidInputError
@@ -47,9 +47,9 @@ __all__ = [
     "SelfShaped",
     "Spectrum",
     "check_squared",
-    "is_posterior",
     "is_self_shaped",
     "released_inverse",
+    "rows_decide",
 ]
 
 Vector = NDArray[np.float64]
@@ -290,9 +290,9 @@ def is_self_shaped(noise: object) -> TypeIs[SelfShaped]:
     return isinstance(noise, SelfShaped)
 
 
-def is_posterior(mechanism: SelfShaped) -> TypeIs[Posterior]:
-    """Whether it is posterior sampling; objective perturbation else."""
-    return isinstance(mechanism, Posterior)
+def rows_decide(noise: object) -> bool:
+    """Whether the rows decide the covariance of the noise: of a mechanism, or of Gaussian noise with a shape of their own."""
+    return is_self_shaped(noise) or has_own_shape(noise)
 
 
 def released_inverse(fit: Fit) -> Vector:

@@ -22,7 +22,7 @@ __all__ = [
     "Confidential",
     "Frame",
     "calibration_of",
-    "frame_of",
+    "declared_frame",
     "has_own_shape",
     "keeps_calibration",
 ]
@@ -178,7 +178,7 @@ def has_own_shape(noise: Any) -> bool:
     return told is not None and told.shape is not None
 
 
-def frame_of(noise: Any) -> Frame:
+def declared_frame(noise: Any) -> Frame:
     """The centres and scales that declared bounds gave to features when the noise was calibrated."""
     told = calibration_of(noise)
     return () if told is None else told.frame or ()

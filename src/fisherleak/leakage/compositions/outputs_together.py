@@ -15,8 +15,7 @@ import numpy as np
 from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.several_outputs import SeveralOutputs, StackedOutputs
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement

@@ -17,7 +17,7 @@ from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.add_noise_and_round import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of, frame_of, has_own_shape
+from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of, declared_frame, has_own_shape
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own
@@ -260,7 +260,7 @@ class FittedModel:
     def _known(self, noise: Any) -> list[Scale]:
         """What scalers and imputers learned of each feature, with scales and centres from the bounds of the noise."""
         estimator, scales = final_estimator(self.model), self._folded[1]
-        known = within_frame(complete(scales or (), int(estimator.coef_.shape[-1])), frame_of(noise))
+        known = within_frame(complete(scales or (), int(estimator.coef_.shape[-1])), declared_frame(noise))
         if outputs_of(estimator) > 1:
             refuse_learned_fills(known)
         penalised = self._intercept and getattr(estimator, "solver", None) == "liblinear"
