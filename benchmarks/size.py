@@ -2,6 +2,7 @@
 
     python benchmarks/size.py            # everything
     python benchmarks/size.py --static   # what needs no run
+    python benchmarks/size.py --list     # the lines that are counted as habits
 
 Lines of code are those that hold a token other than a comment or a docstring. Imports are those that run when a module is
 loaded (not under ``TYPE_CHECKING``, not inside functions). A way is what a call enters, once everything is loaded: modules of
@@ -124,18 +125,19 @@ def own_classes() -> set[str]:
     return {node.name for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)}
 
 
-def isinstance_on_own() -> int:
+def isinstance_on_own() -> set[tuple[Path, int]]:
     """Lines that ask whether something is of a kind of this package."""
-    own, lines = own_classes(), set()
+    own = own_classes()
+    lines: set[tuple[Path, int]] = set()
     for path in MODULES:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
                 named = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
                 lines |= {(path, node.lineno)} if named & own else set()
-    return len(lines)
+    return lines
 
 
-def private_readers() -> int:
+def private_readers() -> set[tuple[Path, int]]:
     """Lines that read an attribute with an underscore, of something else than self, that another folder defines."""
     defined: dict[str, set[Path]] = {}
     for path in MODULES:
@@ -144,7 +146,7 @@ def private_readers() -> int:
                 defined.setdefault(node.name, set()).add(path.parent)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 defined.setdefault(node.target.id, set()).add(path.parent)
-    lines = set()
+    lines: set[tuple[Path, int]] = set()
     for path in MODULES:
         for node in ast.walk(tree(path)):
             if not (isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")):
@@ -153,7 +155,7 @@ def private_readers() -> int:
             homes = defined.get(node.attr, set())
             if homes and not of_self and path.parent not in homes:
                 lines.add((path, node.lineno))
-    return len(lines)
+    return lines
 
 
 # Ways through
@@ -213,7 +215,21 @@ def ways() -> Iterator[tuple[str, tuple[int, int]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Size and shape of the package.")
     parser.add_argument("--static", action="store_true", help="run nothing of the package")
+    parser.add_argument(
+        "--list", action="store_true", help="print the lines that are counted as habits, and nothing else"
+    )
     given = parser.parse_args()
+    habits = {
+        "isinstance on own kinds, lines": isinstance_on_own(),
+        "private attributes of other folders, lines": private_readers(),
+    }
+    if given.list:
+        for name, lines in habits.items():
+            print(name)
+            for path, line in sorted(lines):
+                text = path.read_text(encoding="utf-8").splitlines()[line - 1].strip()
+                print(f"  {path.relative_to(SOURCE)}:{line}: {text}")
+        return
     folders = Counter(entry.parent for path in MODULES for entry in {path, *path.parents} if SOURCE in entry.parents)
     entries = {
         folder: len([e for e in folder.iterdir() if e.suffix == ".py" or (e / "__init__.py").exists()])
@@ -226,8 +242,8 @@ def main() -> None:
         print(f"{'entries of ' + folder.relative_to(SOURCE.parent).as_posix():45} {count:8}")
     print(f"{'circles':45} {len(circles):8}   {'; '.join(' and '.join(each) for each in circles)}")
     print(f"{'longest chain of imports':45} {len(chain):8}   from {chain[0]}")
-    print(f"{'isinstance on own kinds, lines':45} {isinstance_on_own():8}")
-    print(f"{'private attributes of other folders, lines':45} {private_readers():8}")
+    for name, lines in habits.items():
+        print(f"{name:45} {len(lines):8}")
     if not given.static:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -152,7 +152,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "engine/norms/compositions/test_shaped_releases.py",
     ),
     "engine/norms/kernels/small_numba.py": ("engine/norms/eigenvalues/test_largest.py",),
-    "engine/norms/compositions/stacked_outputs.py": ("leakage/compositions/test_outputs_together.py",),
     "engine/norms/compositions/stacked_releases.py": (
         "engine/norms/compositions/test_matrix_free.py",
         "leakage/compositions/test_compose.py",

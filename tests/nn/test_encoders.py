@@ -54,7 +54,7 @@ def test_releases_of_many_values_are_decided_on_the_side_of_the_outputs() -> Non
     """R of shape (q, k) with q far above k, as a head of several classes has."""
     module, X = network(3), pictures()
     R = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 20, 3)))
-    through = replace(fl.nn.encoding(module, X, fl.Gaussian(1.0))._through, after=Whitening(R))
+    through = replace(fl.nn.encoding(module, X, fl.Gaussian(1.0))._information, after=Whitening(R))
     expected = torch.linalg.matrix_norm(R @ dense(module, X), ord=2)
     torch.testing.assert_close(through.example_norms(through.attributes, False), expected, rtol=1e-9, atol=0)
 

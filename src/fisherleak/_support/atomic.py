@@ -69,20 +69,19 @@ def written_whole(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         _remove_empty(new)
         raise _refusal(folder, error) from None
     try:
-        yield temporary
-        if made:
-            folder.mkdir()
-        _move_in(temporary, folder, names)
-    except OSError as error:
-        if made:
-            shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, (DataError, BrokenPipeError)):
+        try:
+            yield temporary
+            if made:
+                folder.mkdir()
+            _move_in(temporary, folder, names)
+        except BaseException:
+            if made:
+                shutil.rmtree(folder, ignore_errors=True)
             raise
-        raise _refusal(folder, error) from None
-    except BaseException:
-        if made:
-            shutil.rmtree(folder, ignore_errors=True)
+    except (DataError, BrokenPipeError):
         raise
+    except OSError as error:
+        raise _refusal(folder, error) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         _remove_empty(new)  # all of them hold something if the block ended well

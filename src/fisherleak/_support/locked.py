@@ -77,9 +77,9 @@ def read_private(path: Path) -> str | None:
         return None
     except UnicodeDecodeError:
         raise DataError(f"'{path}' is damaged: it is no text. Restore it from a copy.") from None
+    except DataError:
+        raise
     except OSError as error:
-        if isinstance(error, DataError):
-            raise
         raise _refusal(path, error) from None
 
 

@@ -7,7 +7,7 @@ An attacker is one method, ``guess``: from released parameters (T, p) to the can
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,14 @@ from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.scalers import complete, has_scalers, neutral, scaled_parameters, split_outputs
 from fisherleak.protection.release.release import Released
 
-__all__ = ["Attacker", "check_draws", "known_noise", "part_right", "released_parameters"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+__all__ = ["Attacker", "aimed", "check_draws", "known_noise", "part_right", "released_parameters"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
+Kind = TypeVar("Kind", bound="Attacker")
 
 GUESSES_AT_ONCE = 2**23
 """Guesses held at a time."""
@@ -116,13 +120,6 @@ class Attacker(ABC):
             check_alone(rows=rows, prior=prior)
             target = people_of(target, groups)
         self._aim(target)
-
-    @classmethod
-    def _of(cls, target: Candidates) -> Self:
-        """An attacker of candidates that have been read already, for several attackers of one column."""
-        made = cls.__new__(cls)
-        made._aim(target)
-        return made
 
     def _aim(self, target: Candidates) -> None:
         self.target = target
@@ -299,6 +296,13 @@ class Attacker(ABC):
         return released_parameters(released, self.target.given, self.target.model, self.by_answers)
 
 
+def aimed(kind: type[Kind], target: Candidates) -> Kind:
+    """An attacker of candidates that have been read already, for several attackers of one column."""
+    made = kind.__new__(kind)
+    made._aim(target)
+    return made
+
+
 def released_parameters(released: Any, own: Vector, model: Any, by_answers: bool = False) -> tuple[Vector, bool]:
     """(T, p) parameters of releases of a model, and whether there may be several; the model's own for None.
 
@@ -346,15 +350,18 @@ def known_noise(released: Any, noise: Noise | None) -> Noise | None:
     """The noise that is given, or that all the releases bring along; none where they differ."""
     if noise is None:
         several = isinstance(released, (list, tuple)) and released and not np.isscalar(released[0])
-        brought = [_own_noise(each) for each in (released if several else [released])]
+        brought = [
+            each.noise if _is_record(each) else getattr(each, "noise_", None)
+            for each in (released if several else [released])
+        ]
         noise = brought[0] if all(each == brought[0] for each in brought) else None
     if noise is not None and not is_self_shaped(noise):
         check_noise(noise)
     return noise
 
 
-def _own_noise(released: Any) -> Any:
-    return released.noise if isinstance(released, Released) else getattr(released, "noise_", None)
+def _is_record(released: Any) -> TypeIs[Released]:
+    return isinstance(released, Released)
 
 
 def _check_same_kind(released: Any, model: Any) -> None:
@@ -393,7 +400,7 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
 def _parameters_of(released: Any, model: Any, by_answers: bool) -> Vector:
     if is_fit(released):
         return np.asarray(host(released.theta))
-    if isinstance(released, Released):
+    if _is_record(released):
         coef = host(released.coef).reshape(-1)
         level = released.intercept
         return coef if level is None else np.append(coef, host(level) if hasattr(level, "shape") else level)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from fisherleak._support.arrays import host
-from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak.attacks.base import Attacker, Codes, Vector, aimed
 from fisherleak.attacks.candidates import Candidates
 from fisherleak.engine.noise import Noise
 from fisherleak.models import Table
@@ -72,7 +72,7 @@ class Ideal(Attacker):
     @classmethod
     def like(cls, other: Attacker, learned: Learned) -> Ideal:
         """The same column as another attacker's, with what was learned about it already."""
-        made = cls._of(replace(other.target, beliefs=None))
+        made = aimed(cls, replace(other.target, beliefs=None))
         vars(made)["learned"] = learned
         return made
 

@@ -42,10 +42,9 @@ from fisherleak.attacks.likelihoods.scores import log_density
 from fisherleak.attacks.likelihoods.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms
 from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
-from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
+from fisherleak.engine.mechanisms.self_shaped import is_self_shaped, rows_decide
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.add_noise_and_round import generator
-from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.membership.membership_distance import reshaped_by
 from fisherleak.models import as_table
@@ -189,7 +188,7 @@ class Membership:
         >>> presence.mu(fl.Gaussian(10.0))[:3].round(3)
         array([0.142, 0.03 , 0.081])
         """
-        if is_self_shaped(noise) or has_own_shape(noise):
+        if rows_decide(noise):
             return self._equivalent(noise)
         check_noise(noise)
         check_normal(noise)
@@ -301,7 +300,7 @@ class Membership:
         theta, several = released_parameters(released, self._given, self._model)
         b = theta - host(self._jacobian.fit.theta)[None, :]
         known: Any = known_noise(released, noise)
-        if is_self_shaped(known) or has_own_shape(known):
+        if rows_decide(known):
             score = self._scores_by_shape(self._likelihood(known), b, range(self.rows.shape[0]))
         else:
             score = self._scores(known, b, slice(0, self.rows.shape[0]))
@@ -328,7 +327,7 @@ class Membership:
         True
         """
         _quantile(at)
-        if is_self_shaped(noise) or has_own_shape(noise):
+        if rows_decide(noise):
             return self._simulated_by_shape(noise, check_draws(releases, "releases"), random_state, at)
         check_noise(noise)
         b = drawn(noise, 2 * check_draws(releases, "releases"), self._given.shape[0], random_state)
@@ -413,7 +412,7 @@ def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, V
 
 
 def _refuse_curve(noise: Any, name: str) -> None:
-    if is_self_shaped(noise) or has_own_shape(noise):
+    if rows_decide(noise):
         raise InvalidInputError(
             f"{name} has a closed form for noise whose covariance does not depend on the rows, and that of this "
             f"{type(noise).__name__} does: accuracy(noise) is known, and attack.simulate(noise) has all three."

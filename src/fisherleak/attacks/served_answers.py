@@ -20,7 +20,7 @@ from scipy.special import softmax
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.attacks.base import Vector
+from fisherleak.attacks.base import Vector, aimed
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.ideal import beliefs_of, learned_from
 from fisherleak.attacks.likelihoods.scores import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
@@ -109,7 +109,7 @@ class Served(WhiteBox):
     @classmethod
     def like(cls, other: WhiteBox) -> Served:
         """The same attack as another's, with its prior, who sees answers too; what the parameters' moves cost is paid once."""
-        made = cls._of(other.target)
+        made = aimed(cls, other.target)
         vars(made)["moves"] = other.moves
         made._serve(None, 0.0, False)
         return made

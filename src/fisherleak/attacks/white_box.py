@@ -25,7 +25,8 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.sparse import inverse_of, times
-from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Vector, part_right
+from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Vector, aimed, part_right
+from fisherleak.attacks.candidates import Candidates
 from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_ahead
 from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
 from fisherleak.attacks.likelihoods.scores import by_density, by_distance
@@ -37,7 +38,7 @@ from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["WhiteBox"]
+__all__ = ["WhiteBox", "white_box_on"]
 
 FEW = 100
 """Draws that tell how much the accuracy varies from release to release."""
@@ -310,6 +311,14 @@ class WhiteBox(Attacker):
                     delta - delta[k, ...], spread, place, self._log_prior, noise.scale
                 )
         return total
+
+
+def white_box_on(target: Candidates, shared: StartingFit, refits_scale: bool) -> WhiteBox:
+    """The attack with a prior on candidates that have been read already; columns of the same rows share a start."""
+    made = aimed(WhiteBox, target)
+    made._shared, made._refits_scale = shared, refits_scale
+    made._use(True)
+    return made
 
 
 def _whitened(moves: Array, root: Any) -> Array:

@@ -18,9 +18,11 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
 from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
+from fisherleak.attacks.base import aimed
 from fisherleak.attacks.candidate_values import MOST_NUMBERS
 from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
 from fisherleak.attacks.ideal import Learned
+from fisherleak.attacks.white_box import white_box_on
 from fisherleak.auditing.exposure.distinguishable import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.jacobian import Jacobian, held_levels
@@ -223,7 +225,7 @@ class _Attacks:
                     made[KNOWN] = self._known(aim)
                 made[attacker] = self._made(attacker, made, self.learned.get(name))
                 attack = made[attacker]
-                if isinstance(attack, Informed):
+                if attacker == INFORMED:
                     self.learned[name] = attack.learned
                 outcomes.append((replace(self._outcome(attack), attribute=name), knows))
                 if attacker in (INFORMED, WITH_PRIOR) and curve[:1] in ([None], []):
@@ -291,10 +293,7 @@ class _Attacks:
         if people is not None and several_rows(self.trained.design):
             every = rows_by_person(people)
             target = target.of_people([every[k] for k in aim.rows.tolist()], every)
-        known = WhiteBox._of(target)
-        known._shared, known._refits_scale = self._shared, self._learns_scale(aim)
-        known._use(True)
-        return known
+        return white_box_on(target, self._shared, self._learns_scale(aim))
 
     def _learns_scale(self, aim: _Aim) -> bool:
         """Whether the release has a scale of the attacked column that follows from the rows."""
@@ -316,14 +315,12 @@ class _Attacks:
         if attacker in shared:
             return shared[attacker]()
         kinds: dict[str, type[Attacker]] = {BlackBox.name: BlackBox, Ideal.name: Ideal, Prior.name: Prior}
-        return kinds[attacker]._of(known.target)
+        return aimed(kinds[attacker], known.target)
 
-    def _outcome(self, attack: Any) -> Outcome:
-        options: dict[str, Any] = {"draws": self.draws, "random_state": self.seed}
-        if self.released is not None and isinstance(attack, WhiteBox):
-            options["noise"] = self.noise
-        found: Outcome = attack.against(self.noise if self.released is None else self.released, **options)
-        return found
+    def _outcome(self, attack: Attacker) -> Outcome:
+        if self.released is None:
+            return attack.against(self.noise, self.draws, self.seed)
+        return attack.against(self.released, self.draws, self.seed, self.noise)
 
     def _at(self, attack: WhiteBox, name: str, scale: float) -> Json:
         accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=self.draws, random_state=self.seed)

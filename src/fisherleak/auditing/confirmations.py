@@ -20,6 +20,7 @@ from fisherleak.auditing.confirming.other_penalties import other_fits, penalty_c
 from fisherleak.auditing.confirming.unconfirmed import EACH_PARAMETER, GIVEN, LEFT_OUT, SOURCE, UNCONFIRMED, left_open
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
+from fisherleak.engine.noise.calibrated import calibration_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.noise_scale_grid import STEP
@@ -274,7 +275,8 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             f"{number(largest)}: the limit is not kept.",
             False,
         )
-    if getattr(getattr(audit.noise.noise, "calibrated", None), "counted", False):
+    told = calibration_of(audit.noise.noise)
+    if told is not None and told.counted:
         return _admitted(saved, audit, limit, columns, words)
     if limit > ROUNDED_UP * largest:
         return (

@@ -21,10 +21,7 @@ from fisherleak.auditing import report_summary as record
 from fisherleak.auditing.exposure.distinguishable import told_of_leakage
 from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE
 from fisherleak.auditing.exposure.revealed import HALF, LARGEST, MEANING
-from fisherleak.engine.mechanisms.served import SampledLabels
 from fisherleak.engine.noise.calibrated import has_own_shape
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases
-from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -124,8 +121,7 @@ def _check(leak: Leakage) -> None:
         raise InvalidInputError(
             "report needs rows in memory, and these are read part by part: `fisherleak audit` reports on such tables."
         )
-    unscaled = isinstance(leak.noise, SampledLabels) or not hasattr(leak.noise, "scale")
-    if isinstance(measurement(leak).information, DataShaped | ShapedReleases) or unscaled:
+    if measurement(leak).information.data_dependent or not getattr(leak.noise, "has_scale", True):
         raise InvalidInputError(
             f"report is for noise whose etas go as 1 / scale, and {type(leak.noise).__name__} is not: print(leak.summary())."
         )

@@ -61,6 +61,9 @@ class Typed(str):
         typed.name = name
         return typed
 
+    def __add__(self, sign: str) -> Typed:
+        return Typed(self.name + sign, str(self) + sign)
+
     def startswith(self, prefix: str | tuple[str, ...], *span: SupportsIndex | None) -> bool:
         """Whether the name begins so: the parser compares with what was typed, without its quotes."""
         return self.name.startswith(prefix, *span)
@@ -119,11 +122,7 @@ def columns(ctx: typer.Context) -> list[str]:
 
 def columns_to_set(ctx: typer.Context) -> list[str]:
     """The same for options that take COLUMN=…: the column and the sign behind it."""
-    return [_followed(name, "=") for name in columns(ctx)]
-
-
-def _followed(name: str, sign: str) -> str:
-    return Typed(name.name + sign, str(name) + sign) if isinstance(name, Typed) else name + sign
+    return [name + "=" for name in columns(ctx)]
 
 
 def marks() -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -191,38 +190,27 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that
 # Options that commands have together
 
 
-@dataclass(frozen=True)
-class Together:
-    """Options by the names that the parser gives them, with their kinds and defaults."""
-
-    options: dict[str, tuple[Any, Any]]
-
-
 Form = Annotated[
     dict[str, Any],
-    Together(
-        {
-            "delimiter": (Delimiter, None),
-            "encoding": (Encoding, None),
-            "header": (Header, None),
-            "columns": (Columns, None),
-        }
-    ),
+    {
+        "delimiter": (Delimiter, None),
+        "encoding": (Encoding, None),
+        "header": (Header, None),
+        "columns": (Columns, None),
+    },
 ]
 """How a CSV file is written, as ``source_table`` takes it."""
 Reading = Annotated[
     dict[str, Any],
-    Together(
-        {
-            "number": (Numbers, None),
-            "category": (Categories, None),
-            "drop": (Drop, None),
-            "decimal": (Decimal, None),
-            "na": (Na, None),
-            "unite": (Unite, None),
-            "keep_total": (KeepTotal, False),
-        }
-    ),
+    {
+        "number": (Numbers, None),
+        "category": (Categories, None),
+        "drop": (Drop, None),
+        "decimal": (Decimal, None),
+        "na": (Na, None),
+        "unite": (Unite, None),
+        "keep_total": (KeepTotal, False),
+    },
 ]
 """How columns are read, as ``settings_from`` takes it."""
 
@@ -234,14 +222,14 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
     seen: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         marked = getattr(hints[name], "__metadata__", ())
-        together = next((each for each in marked if isinstance(each, Together)), None)
+        together = next((each for each in marked if isinstance(each, dict)), None)
         if together is None:
             seen.append(parameter.replace(annotation=hints[name]))
             continue
-        groups[name] = list(together.options)
+        groups[name] = list(together)
         seen += [
             inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for option, (kind, default) in together.options.items()
+            for option, (kind, default) in together.items()
         ]
 
     @functools.wraps(command)

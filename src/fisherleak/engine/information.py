@@ -10,8 +10,8 @@ preprocessing that is not affine), and models of several outputs (``norms.severa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,14 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.rows import sum_groups, sum_rows
 
+if TYPE_CHECKING:
+    from fisherleak.engine.norms.averaged import Averaged
+
 __all__ = [
     "Information",
-    "OneRelease",
     "Product",
+    "Release",
+    "Releases",
     "certain_norm",
     "group_norms",
     "norms_of_sets",
@@ -75,8 +79,8 @@ class Information(Protocol):
         """The releases' Jacobians, in factors."""
 
     @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        """The Jacobian of each release, whatever its noise and outputs; ``jacobians`` refuses where there is more to it."""
+    def releases(self) -> tuple[Release, ...]:
+        """What left, whatever its noise and outputs; ``jacobians`` refuses where there is more to it."""
 
     @property
     def several(self) -> bool:
@@ -89,6 +93,10 @@ class Information(Protocol):
     @property
     def closed_mechanism(self) -> SelfShaped | None:
         """The mechanism of one release of one output whose data-dependent covariance has a closed form; None for all else."""
+
+    @property
+    def averaged(self) -> Averaged | None:
+        """The same where norms are averages over draws, so that they are upper limits and do not add up; else None."""
 
     @property
     def shares_known(self) -> bool:
@@ -133,18 +141,46 @@ class Information(Protocol):
 
 
 @dataclass(frozen=True)
-class OneRelease:
-    """What the Jacobian of one release says by itself, whatever kind of information it is."""
+class Release:
+    """What left: a fit and its rows with the noise, in a Jacobian; and the mechanism where the rows decide the noise.
+
+    What it says of itself holds for the information of one release, whatever its kind.
+    """
 
     jacobian: Jacobian
+    mechanism: SelfShaped | None = None
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
         return self.jacobian.attributes
 
     @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
+    def releases(self) -> tuple[Release, ...]:
+        return (self,)
+
+    @property
+    def jacobians(self) -> tuple[Jacobian, ...]:
         return (self.jacobian,)
+
+    @property
+    def several(self) -> bool:
+        return self.jacobian.several
+
+    @property
+    def data_dependent(self) -> bool:
+        return self.mechanism is not None
+
+    @property
+    def closed_mechanism(self) -> SelfShaped | None:
+        return self.mechanism
+
+    @property
+    def averaged(self) -> Averaged | None:
+        return None
+
+    @property
+    def shares_known(self) -> bool:
+        return True
 
     @property
     def folded(self) -> bool:
@@ -157,6 +193,59 @@ class OneRelease:
     @property
     def rows(self) -> tuple[Array, Array]:
         return self.jacobian.X, self.jacobian.y
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, jacobian=self.jacobian.scaled(factor))
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The same of several independent releases about the same data."""
+
+    releases: tuple[Release, ...]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return self.releases[0].attributes
+
+    @property
+    def jacobians(self) -> tuple[Jacobian, ...]:
+        return tuple(each.jacobian for each in self.releases)
+
+    @property
+    def several(self) -> bool:
+        return self.releases[0].several
+
+    @property
+    def data_dependent(self) -> bool:
+        return any(each.data_dependent for each in self.releases)
+
+    @property
+    def closed_mechanism(self) -> None:
+        return None
+
+    @property
+    def averaged(self) -> None:
+        return None
+
+    @property
+    def shares_known(self) -> bool:
+        return not self.data_dependent
+
+    @property
+    def folded(self) -> bool:
+        return any(each.folded for each in self.releases)
+
+    @property
+    def fits(self) -> tuple[Fit, ...]:
+        return tuple(each.jacobian.fit for each in self.releases)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        return self.releases[0].rows
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, releases=tuple(each.scaled(factor) for each in self.releases))
 
 
 def set_norm(information: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:

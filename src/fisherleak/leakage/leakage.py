@@ -28,9 +28,9 @@ from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.noise.calibrated import Frame
+from fisherleak.engine.noise.calibrated import Frame, declared_frame, keeps_calibration
 from fisherleak.engine.norms import with_other_noise
-from fisherleak.engine.norms.averaged import as_averaged, shaped_by
+from fisherleak.engine.norms.averaged import shaped_by
 from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
@@ -43,8 +43,9 @@ from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing
 if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
+    from typing_extensions import TypeIs
 
-__all__ = ["Leakage"]
+__all__ = ["Leakage", "check_leakage", "is_leakage"]
 
 LARGEST_FIM = 20_000
 """Values past which a Fisher information matrix would not fit in ordinary memory."""
@@ -110,7 +111,7 @@ class Leakage:
         Of objective perturbation that is averaged over draws: 0.2 says that the limit is 1.2 times the average, and more
         ``draws`` bring it nearer. Noise that is calibrated to such limits is larger than needed by about that part.
         """
-        averaged = as_averaged(self._information)
+        averaged = self._information.averaged
         if averaged is None or not self.n:
             return 0.0
         row, _ = averaged.largest_norm(averaged.attributes, True)
@@ -141,7 +142,7 @@ class Leakage:
         if is_self_shaped(noise):
             return replace(self, _information=self._shaped(noise), _noise=noise)
         check_noise(noise)
-        frame = getattr(getattr(noise, "calibrated", None), "frame", None) or ()
+        frame = declared_frame(noise)
         if frame != self._frame:
             return self._acting_in(frame).with_noise(noise)
         return replace(self, _information=with_other_noise(self._information, noise), _noise=noise)
@@ -161,15 +162,15 @@ class Leakage:
 
     def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
         """The same with the frame that declared bounds give, where a noise can remember it."""
-        kept = "calibrated" in getattr(self._noise, "__dataclass_fields__", ())
+        kept = keeps_calibration(self._noise)
         found = tuple(each for frame in self._frames if not frame.published for each in frame.within(bounds or {}))
         return self._acting_in(found) if kept and found != self._frame else self
 
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""
         if self._information.several:
-            return ShapedOutputs.of(self._information.release_jacobians[0], mechanism)
-        averaged = as_averaged(self._information)
+            return ShapedOutputs.of(self._information.releases[0].jacobian, mechanism)
+        averaged = self._information.averaged
         if averaged is not None and averaged.is_of(mechanism):
             return averaged  # its draws are solved for already
         return shaped_by(self._jacobian, mechanism)
@@ -178,7 +179,7 @@ class Leakage:
     def _jacobian(self) -> Jacobian:
         """Of the one model, whatever it is released by."""
         alone = self._noise is not None and not self._information.several
-        return self._information.release_jacobians[0] if alone else self._information.jacobians[0]
+        return self._information.releases[0].jacobian if alone else self._information.jacobians[0]
 
     def _served(self, by: Interface) -> Leakage:
         """The same model behind an interface."""
@@ -609,3 +610,14 @@ class Leakage:
 
     def _labels(self, labels: Any) -> Any:
         return self._table.labels(labels) if isinstance(labels, str) else labels
+
+
+def is_leakage(given: object) -> TypeIs[Leakage]:
+    """Whether it is a leakage, and no attack, matrix or name."""
+    return isinstance(given, Leakage)
+
+
+def check_leakage(given: object, who: str) -> None:
+    """Refuse what is no leakage by the name of what takes one."""
+    if not is_leakage(given):
+        raise InvalidInputError(f"{who} takes a leakage from fisherleak.measure; got {type(given).__name__}.")

@@ -16,7 +16,7 @@ from fisherleak._support.namespaces import TableLike
 from fisherleak.engine.mechanisms.served import OF, Answers, Interface, SampledLabels, added, told_by
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, check_leakage
 from fisherleak.rows.summary import digest
 
 __all__ = ["queries_until"]
@@ -72,8 +72,7 @@ def queries_until(
     >>> fl.queries_until(leak, X, fl.Gaussian(1.0), eta=1.0)
     1.0
     """
-    if not isinstance(leakage, Leakage):
-        raise InvalidInputError(f"queries_until takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
+    check_leakage(leakage, "queries_until")
     limit = check_positive(eta, "eta")
     by = _interface(X_query, noise, of)
     if leakage._noise is None or leakage._queried is None:

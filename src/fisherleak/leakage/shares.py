@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.information import Information
+from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise.calibrated import has_own_shape
@@ -48,7 +48,7 @@ def share_unknown(information: Information, noise: Any) -> str | None:
     if not information.shares_known:
         shaped = type(noise).__name__ if noise is not None else "one of these releases"
         return f"the covariance of {shaped} depends on the data: use fisherleak.Gaussian"
-    for jacobian in information.release_jacobians:
+    for jacobian in (each.jacobian for each in information.releases):
         if jacobian.answered and getattr(noise, "of", None) != "score":
             return "what such answers tell depends on the model that is refitted: measure noisy scores, of='score'"
         folding = jacobian.folding
@@ -109,13 +109,13 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
 
 def _with_noise(information: Information) -> list[tuple[Jacobian, MovingNoise | None]]:
     """Every release, with its noise where that has a covariance that the rows decide."""
-    if information.closed_mechanism is not None:
-        jacobian = information.release_jacobians[0]
-        return [(jacobian, MovingNoise.of_mechanism(jacobian, information.closed_mechanism))]
-    return [
-        (jacobian, _moving_by_shape(jacobian) if has_own_shape(jacobian.noise) else None)
-        for jacobian in information.release_jacobians
-    ]
+    return [(each.jacobian, _moving(each)) for each in information.releases]
+
+
+def _moving(release: Release) -> MovingNoise | None:
+    if release.mechanism is not None:
+        return MovingNoise.of_mechanism(release.jacobian, release.mechanism)
+    return _moving_by_shape(release.jacobian) if has_own_shape(release.jacobian.noise) else None
 
 
 def _means(

@@ -13,9 +13,8 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
 from fisherleak.engine.changes.removal import is_known, is_light
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibrated import calibration_of, has_own_shape
 from fisherleak.engine.norms import every_release
-from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.membership.membership_distance import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
@@ -109,7 +108,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
 
 def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
     """What averaging over draws leaves uncertain."""
-    information = as_averaged(leakage._information)
+    information = leakage._information.averaged
     if information is None or not rows:
         return ()
     above = 100 * information.above_average(rows[0])
@@ -210,7 +209,7 @@ def _told(leakage: Any) -> str:
 
 def _fixed_scale(leakage: Any) -> str:
     """That the scale of public noise is held fixed though rows decided it: made anew, it would tell more."""
-    told = getattr(leakage._noise, "calibrated", None)
+    told = calibration_of(leakage._noise)
     by_rows = told is not None and told.by_present_rows and leakage.membership_kind == "mu"
     return "; with the noise's scale held fixed, though these rows decided it" if by_rows else ""
 

@@ -89,7 +89,7 @@ class Encoded(InputLeakage):
     def with_noise(self, noise: Noise) -> Encoded:
         """The same embeddings with other noise."""
         check_noise(noise)
-        through = self._through
+        through = self._information
         after = _whitening(noise, through.network.outputs, through.network.X)
         return replace(self, _information=replace(through, after=after), _noise=noise)
 
@@ -121,10 +121,10 @@ class Encoded(InputLeakage):
         positions = self._rows(rows)
         places = list(range(self.n)) if positions is None else [int(row) for row in host(positions)]
         blocks = [torch.as_tensor(Leakage.fim(self, [row], attributes, label)) for row in places]
-        return as_given(torch.block_diag(*blocks), self._through.given)
+        return as_given(torch.block_diag(*blocks), self._information.given)
 
     def _what(self) -> str:
         return "an embedding"
 
     def __repr__(self) -> str:
-        return f"Encoded({self.n} inputs of shape {self._through.network.shape}, {self.noise!r})"
+        return f"Encoded({self.n} inputs of shape {self._information.network.shape}, {self.noise!r})"

@@ -94,7 +94,7 @@ class Head:
 
     @cached_property
     def labels(self) -> int:
-        return measurement(self.leakage).information.release_jacobians[0].label_size
+        return measurement(self.leakage).information.releases[0].jacobian.label_size
 
     def written(self, rows: Tensor) -> Tensor:
         information = measurement(self.leakage).information
@@ -103,7 +103,7 @@ class Head:
     def gram(self, rows: Tensor) -> tuple[Tensor, Tensor] | None:
         if self._grams is None:
             return None
-        jacobian = measurement(self.leakage).information.release_jacobians[0]
+        jacobian = measurement(self.leakage).information.releases[0].jacobian
         G, terms = self._grams[0](*gather(jacobian.arrays, self._places(rows)))
         by = self._columns
         return self._here(G) * by[:, None] * by[None, :], self._here(terms) * self.weight**2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +30,7 @@ class InputLeakage(Leakage):
     values under a mask).
     """
 
-    @property
-    def _through(self) -> Through:
-        information = self._information
-        assert isinstance(information, Through)
-        return information
+    _information: Through = field(repr=False)
 
     def map(self, patch: int | Sequence[int] = 1) -> Array:
         """Eta of every patch of every input: where it leaks.
@@ -49,21 +45,21 @@ class InputLeakage(Leakage):
         -------
         array of shape (n, rows of patches, columns of patches), or (n, patches) for inputs of one axis
         """
-        groups, shape = _patches(self._through.network.shape, patch)
+        groups, shape = _patches(self._information.network.shape, patch)
         attributes = [Attribute(f"patch {j}", columns) for j, columns in enumerate(groups)]
-        cells = self._through.cell_norms(attributes) / self._scale
+        cells = self._information.cell_norms(attributes) / self._scale
         return namespace(cells).reshape(cells, (self.n, *shape))
 
     def region(self, mask: Any) -> Array:
         """Eta of the values of each input under a mask of the shape of one input, taken jointly: (n,)."""
         chosen = np.asarray(host(mask) if hasattr(mask, "detach") else mask)
-        if chosen.dtype != bool or chosen.shape != self._through.network.shape or not chosen.any():
+        if chosen.dtype != bool or chosen.shape != self._information.network.shape or not chosen.any():
             raise InvalidInputError(
-                f"mask must be true somewhere and have the shape of one input, {self._through.network.shape}; got "
+                f"mask must be true somewhere and have the shape of one input, {self._information.network.shape}; got "
                 f"{chosen.dtype} of shape {chosen.shape}."
             )
         columns = np.flatnonzero(chosen.ravel()).tolist()
-        return self._through.example_norms([Attribute("region", columns)], False) / self._scale
+        return self._information.example_norms([Attribute("region", columns)], False) / self._scale
 
     def membership(self, tolerance: float = 0.0) -> Array:
         raise InvalidInputError(
@@ -83,7 +79,7 @@ class InputLeakage(Leakage):
         lines = [
             f"Fisher information loss of {self._what()}"
             + ("" if self._noise is None else f" with noise {self._noise!r}"),
-            f"  about         {self.n} inputs of shape {self._through.network.shape}",
+            f"  about         {self.n} inputs of shape {self._information.network.shape}",
             f"  per example   mean {number(eta.mean, 4)}{spread}, {number(eta.low, 4)} to {number(eta.high, 4)}",
             "  most exposed  " + ", ".join(f"row {row}: {number(value, 4)}" for row, value in eta.top),
             f"  error         {self._information.error:.0e} relative; the largest is certified when noise is calibrated",

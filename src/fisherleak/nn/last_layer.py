@@ -144,7 +144,7 @@ class HeadLeakage(InputLeakage):
             raise InvalidInputError("A composition has no single noise to replace; replace it before composing.")
         check_noise(noise)
         heads = (replace(self._heads[0], leakage=self.features.with_noise(noise)),)
-        through = _through(heads, self._through.given, self._through.attributes)
+        through = _through(heads, self._information.given, self._information.attributes)
         return replace(self, _information=through, _noise=noise, _heads=heads)
 
     def composed(self, leakages: Sequence[Leakage]) -> HeadLeakage:
@@ -153,14 +153,14 @@ class HeadLeakage(InputLeakage):
         lead, joined = first._heads[0], []
         for leakage in leakages:
             other = self._of_its_kind(leakage)
-            _check_same_inputs(first._through, other._through)
+            _check_same_inputs(first._information, other._information)
             for head in other._heads:
                 unit = 1.0 if head is lead else label_ratio(lead.leakage, head.leakage)
                 joined.append(replace(head, weight=1.0 / measurement(head.leakage).scale, unit=unit))
         heads = tuple(joined)
         notes = [note for leakage in leakages for note in measurement(leakage).notes]
         notes += ["label: per unit of the first release's"] * any(head.unit != 1.0 for head in heads)
-        through = _through(heads, first._through.given, first._through.attributes)
+        through = _through(heads, first._information.given, first._information.attributes)
         return HeadLeakage(through, None, measurement(first).table, tuple(dict.fromkeys(notes)), _heads=heads)
 
     def _of_its_kind(self, leakage: Leakage) -> HeadLeakage:
@@ -195,7 +195,7 @@ class HeadLeakage(InputLeakage):
 
     def __repr__(self) -> str:
         noise = f"{len(self._heads)} releases" if self._noise is None else repr(self._noise)
-        return f"HeadLeakage({self.n} inputs of shape {self._through.network.shape}, {noise})"
+        return f"HeadLeakage({self.n} inputs of shape {self._information.network.shape}, {noise})"
 
 
 def _check_same_inputs(one: Through, two: Through) -> None:

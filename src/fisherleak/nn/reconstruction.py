@@ -79,7 +79,7 @@ class Reconstruct:
     def encoding(cls, leakage: Encoded) -> Reconstruct:
         """From the noisy embeddings that :func:`fisherleak.nn.encoding` measured with normal noise."""
         _check_normal(leakage.noise)
-        through = leakage._through
+        through = leakage._information
         network = through.network
         J = torch.as_tensor(through.written_out(through.attributes, False, None)) / leakage.noise.scale
         F = (J.transpose(1, 2) @ J).to(network.X.device)
@@ -114,13 +114,13 @@ class Reconstruct:
             The inputs to rebuild, each by itself, with all others known.
         """
         _check_normal(leakage.noise)
-        network, places = leakage._through.network, [int(row) for row in rows]
+        network, places = leakage._information.network, [int(row) for row in rows]
         wrong = [row for row in places if not 0 <= row < leakage.n]
         if wrong or not places:
             raise InvalidInputError(f"rows must be numbers from 0 to {leakage.n - 1}, at least one; got {places!r}.")
         refit = refit_of(leakage.features, network, places)
         F = torch.stack([torch.as_tensor(leakage.fim([row], label=False)) for row in places])
-        given = leakage._through.given
+        given = leakage._information.given
         return cls(refit, network.X[places], network.shape, leakage.noise, F.to(network.X.device), given)
 
     def run(

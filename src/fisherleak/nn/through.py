@@ -17,7 +17,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, on_accelerator
 from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Product
+from fisherleak.engine.information import Product, Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products, top_of_matrices
@@ -60,11 +60,12 @@ class Through:
     several: ClassVar[bool] = False
     data_dependent: ClassVar[bool] = False
     closed_mechanism: ClassVar[None] = None
+    averaged: ClassVar[None] = None
     shares_known: ClassVar[bool] = False
 
     @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        return self.jacobians
+    def releases(self) -> tuple[Release, ...]:
+        return tuple(map(Release, self.jacobians))
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:

@@ -28,7 +28,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
-from fisherleak.protection.ledger.ledger import Ledger
+from fisherleak.protection.ledger.ledger import Ledger, held_against, mark_release, record_release
 from fisherleak.protection.ledger.ledger_entries import recordable
 from fisherleak.protection.ledger.ledger_file import count_of, mark_of, read_content
 from fisherleak.releasing.cards.signatures import card_path, digest_of, file_digest, read_card
@@ -75,7 +75,8 @@ def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit:
     recordable(trained.leak.with_noise(noise))
     leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))
     label = (trained.design.target.centre, trained.design.target.scale)
-    return Ledger(path)._record(
+    return record_release(
+        path,
         *(_in_own_units(leak, trained.design), _ids(trained.design)),
         None if trained.design.target.classes else label,
         limit,
@@ -86,7 +87,7 @@ def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit:
 
 def mark(path: Path, number: int, file_digest: str) -> Json:
     """Tie the file of a recorded release to its number on the ledger; what its card says of that."""
-    return Ledger(path)._mark(number, file_digest)
+    return mark_release(path, number, file_digest)
 
 
 def spent_on(path: Path, raw: RawTable) -> Spent:
@@ -95,7 +96,7 @@ def spent_on(path: Path, raw: RawTable) -> Spent:
     settings = replace(_settings(ledger), held_out=0.0)
     design = design_of(raw, settings.choices, settings.model, 0.0, settings.seed, None, label_rules())
     ids = _ids(design)
-    asked = ledger._asked(design.frame(), design.labels(), ids)
+    asked = held_against(ledger.path, design.frame(), design.labels(), ids)
     etas = asked.etas(_units(design), _about(settings))
     return Spent(ledger.entries, ids, etas, asked.left, asked.known.renamed)
 

@@ -58,11 +58,11 @@ Vector = NDArray[np.float64]
 
 def as_noise(noise: Any, name: str = "noise") -> Noise:
     """A noise: the record itself, or Gaussian noise of a scale."""
-    if isinstance(noise, Noise) and not isinstance(noise, type):
-        return noise
-    if hasattr(noise, "unit_information_root"):
-        check_noise(noise)
-    return Gaussian(check_positive(noise, name))
+    if not hasattr(noise, "unit_information_root"):
+        return Gaussian(check_positive(noise, name))
+    check_noise(noise)
+    found: Noise = noise
+    return found
 
 
 def from_card(record: Json, shape: Vector | None = None) -> Noise:

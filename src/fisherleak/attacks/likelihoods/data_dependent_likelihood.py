@@ -26,13 +26,7 @@ from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.changes.remade_covariance import Reshaped
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.mechanisms.self_shaped import (
-    MECHANISMS,
-    SelfShaped,
-    check_squared,
-    is_posterior,
-    released_inverse,
-)
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, check_squared, released_inverse
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["NormalLikelihood", "ShapedLikelihood", "likelihood_of"]
@@ -44,8 +38,9 @@ def likelihood_of(
     mechanism: SelfShaped, fit: Fit, features: Any, labels: Any, rows: Any
 ) -> ShapedLikelihood | TiltedLikelihood:
     """The likelihood of a mechanism for some rows of a fit; what it is not known for is refused by name."""
-    if not is_posterior(mechanism) and not fit.loss.several and not fit.loss.unit_curvature:
-        return TiltedLikelihood.of(mechanism, fit, features, labels, rows)
+    tilted = mechanism.by_draws(fit.loss)
+    if tilted is not None:
+        return TiltedLikelihood.of(tilted, fit, features, labels, rows)
     return ShapedLikelihood.of(mechanism, fit, features, rows)
 
 
@@ -76,7 +71,7 @@ class ShapedLikelihood:
     @classmethod
     def of(cls, mechanism: SelfShaped, fit: Fit, features: Any, rows: Any) -> ShapedLikelihood:
         """For some rows of a fit's own features; losses for which the density is not known in closed form are refused."""
-        name = next(name for name, kind in MECHANISMS.items() if isinstance(mechanism, kind))
+        name = type(mechanism).__name__
         if fit.loss.several:
             raise InvalidInputError(
                 f"{name} is attacked by its likelihood for models of one output: fit one, or use noise on the parameters, "
@@ -110,11 +105,12 @@ class ShapedLikelihood:
         left = b @ old.T - np.sum(moves * old, axis=1)
         right = b @ new.T - np.sum(moves * new, axis=1)
         volume = np.log(self._grown(new))
-        if is_posterior(self.mechanism):
+        root = self.mechanism.root(self.H.shape[0])
+        if root is None:
             form = np.sum(pushed * moves, axis=1) - 2.0 * b @ pushed.T + omega * (right**2 - left**2)
-            return np.asarray(0.5 * volume - 0.5 * form / self.mechanism.temperature)
+            return np.asarray(0.5 * volume - 0.5 * form / self.mechanism.scale**2)
         # the noise is on gradients: products of these are in its metric
-        white = np.linalg.inv(self.mechanism.root(self.H.shape[0])).T
+        white = np.linalg.inv(root).T
         g, pushed, new, old = b @ self.H @ white, pushed @ white, new @ white, old @ white
         form = np.sum(pushed * pushed, axis=1) - 2.0 * g @ pushed.T
         form = form + (omega * right) ** 2 * np.sum(new * new, axis=1) + (omega * left) ** 2 * np.sum(old * old, axis=1)
@@ -140,10 +136,11 @@ class ShapedLikelihood:
         omega, u = float(self.omega[row]), self.rows[row] @ self.inverse
         part = omega / (1.0 - omega * float(u @ self.rows[row]))
         z = rng.standard_normal((count, len(u)))
-        if is_posterior(self.mechanism):
+        root = self.mechanism.root(len(u))
+        if root is None:
             drawn = z @ np.linalg.cholesky(self.inverse).T + np.sqrt(part) * rng.standard_normal((count, 1)) * u
         else:
-            drawn = z @ self.mechanism.root(len(u)).T @ (self.inverse + part * np.outer(u, u))
+            drawn = z @ root.T @ (self.inverse + part * np.outer(u, u))
         return np.asarray(move + self.mechanism.scale * drawn)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak.auditing.records import Audit
+from fisherleak.engine.noise.calibrated import calibration_of
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.released_files import SavedModel
@@ -59,7 +60,7 @@ SKOPS_WROTE = "Numbers, times and orders that skops wrote into a file of version
 
 def left_open(saved: SavedModel, audit: Audit) -> list[str]:
     """What else is on this card that is not held against anything."""
-    told = getattr(audit.noise.noise, "calibrated", None)
+    told = calibration_of(audit.noise.noise)
     found = [EACH_PARAMETER]
     found += [GIVEN] if told is None else [OFFSET] if getattr(told, "counted", False) else []
     if isinstance(saved.card["noise"].get("shape"), list):

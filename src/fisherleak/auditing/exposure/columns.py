@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,7 @@ class ColumnFigures:
 class LabelFigures:
     """Eta of each row's label alone, in its own unit, as in :class:`ColumnFigures`."""
 
+    feature: ClassVar[None] = None
     largest: float
     mean: float
     median: float

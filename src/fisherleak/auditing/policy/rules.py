@@ -124,7 +124,7 @@ def _value(
 
 def _varying(audit: Audit, key: str, figure: ColumnFigures | LabelFigures) -> str:
     """How much values vary, so that a reader notices another unit than that of the limit."""
-    feature = figure.feature if isinstance(figure, ColumnFigures) else None
+    feature = figure.feature
     counted = feature is None or feature.kind == "number"
     if key == "max_revealed" or not counted or (feature is None and audit.design.target.classes):
         return ""

@@ -19,10 +19,11 @@ squared loss one, in closed form.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from fisherleak.engine.fit.newton import factor_at
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, Posterior, SelfShaped
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN
 
@@ -46,7 +47,6 @@ __all__ = [
     "Reshaped",
     "centring_of",
     "equivalent_norms",
-    "is_bounded",
     "linear_part",
     "public_curvature",
 ]
@@ -64,18 +64,40 @@ SINGULAR = 1e-12
 """An eigenvalue of K below which the other rows do not determine the noise."""
 
 
-class Reshaped(Protocol):
+class Reshaped(ABC):
     """Normal noise of one release, whose covariance is made anew without rows."""
 
     @property
+    @abstractmethod
     def white(self) -> Vector:
         """W, (p, p) over the released parameters, with which the noise has the covariance I."""
 
+    @abstractmethod
     def covariances(self, sets: Sequence[Rows]) -> Vector:
         """Those of W times the release without each set of rows, (b, p, p); not finite where there is none."""
 
+    @abstractmethod
     def is_light(self, count: int) -> bool:
         """Whether so many rows, or sets of them, take seconds rather than minutes."""
+
+    def is_bounded(self, count: int) -> bool:
+        """Whether so many rows, or sets of them, get an upper bound in place of the best test's own figure."""
+        return False
+
+    def equivalents(self, jacobian: Jacobian, sets: Sequence[Rows], moves: Vector, alone: bool) -> Vector:
+        """The equivalent mu of leaving out each set of rows, (b,), or each row ``alone``, with the moves of the parameters."""
+        return np.concatenate([np.empty(0), *self._walked(sets, moves)])
+
+    def _walked(self, sets: Sequence[Rows], moves: Vector) -> Iterator[Vector]:
+        white = self.white
+        most = max(1, AT_ONCE // white.size)
+        for start in range(0, len(sets), most):
+            some = slice(start, start + most)
+            covariances = self.covariances(sets[some])
+            known = np.asarray(np.isfinite(covariances).all(axis=(1, 2)))
+            values, vectors = np.linalg.eigh(np.where(known[:, None, None], covariances, np.eye(len(white))))
+            turned = (np.swapaxes(vectors, 1, 2) @ (moves[some] @ white.T)[:, :, None])[:, :, 0]
+            yield np.where(known, equivalent_mu(values, turned), np.inf)
 
 
 def public_curvature(loss: Loss) -> float:
@@ -100,7 +122,7 @@ def linear_part(jacobian: Jacobian) -> Jacobian:
 
 
 @dataclass(frozen=True)
-class FromGram:
+class FromGram(Reshaped):
     """Noise whose covariance follows from G: see the module."""
 
     linear: Jacobian
@@ -117,11 +139,11 @@ class FromGram:
     def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> FromGram:
         """Posterior sampling or objective perturbation, squared loss."""
         root, centring = _root(jacobian), centring_of(jacobian)
-        if isinstance(mechanism, Posterior):
+        tilt = mechanism.root(len(root))
+        if tilt is None:
             return cls(jacobian, root, centring, mechanism.scale, None)
-        assert isinstance(mechanism, ObjectivePerturbation)
         # C is over released gradients: those of centred parameters are centring^-T times these
-        half = root @ np.linalg.solve(centring.T, mechanism.root(len(root)))
+        half = root @ np.linalg.solve(centring.T, tilt)
         middle = half @ half.T
 
         def remade(K: Vector) -> Vector:
@@ -180,7 +202,19 @@ class FromGram:
         return self.remade is None and not (moving and self.linear.fit.l2 > 0)
 
     def is_light(self, count: int) -> bool:
-        return self.direct or is_bounded(self, count) or count * len(self.root) ** 3 <= LIGHT
+        return self.direct or self.is_bounded(count) or count * len(self.root) ** 3 <= LIGHT
+
+    def is_bounded(self, count: int) -> bool:
+        return self.remade is None and not self.direct and count * len(self.root) ** 3 > WORK
+
+    def equivalents(self, jacobian: Jacobian, sets: Sequence[Rows], moves: Vector, alone: bool) -> Vector:
+        if alone and self.direct:
+            return self.along_rows(jacobian, np.arange(len(sets)), moves)
+        return (
+            self.bounds(sets, moves)
+            if self.is_bounded(len(sets))
+            else super().equivalents(jacobian, sets, moves, alone)
+        )
 
     def _left(self, rows: Rows, push: Vector | None) -> Vector:
         """K without a set of rows, with the diagonal of P."""
@@ -261,7 +295,7 @@ def equivalent_norms(
 ) -> Vector:
     """The mu of equal accuracy of leaving out every row, (n,), or every set of rows, (m,), at the noise's own scale.
 
-    Infinite where there is no minimum without them; an upper bound where ``is_bounded`` says so.
+    Infinite where there is no minimum without them; an upper bound where the noise's ``is_bounded`` says so.
     """
     alone = sets is None
     everyone = np.arange(int(jacobian.X.shape[0]))
@@ -273,32 +307,7 @@ def equivalent_norms(
     # total variation grows along a move, since both densities fall off evenly from their means: what may be missing is added
     missing = 0.0 if jacobian.fit.loss.quadratic else 2.0 * tolerance
     moves = np.where(lost[:, None], 0.0, (1.0 + missing) * moves)
-    if isinstance(reshaped, FromGram) and alone and reshaped.direct:
-        found = reshaped.along_rows(jacobian, everyone, moves)
-    elif isinstance(reshaped, FromGram) and is_bounded(reshaped, len(parts)):
-        found = reshaped.bounds(parts, moves)
-    else:
-        found = np.concatenate([np.empty(0), *_walked(reshaped, parts, moves)])
-    return np.where(lost, np.inf, found)
-
-
-def is_bounded(reshaped: Reshaped, count: int) -> bool:
-    """Whether so many rows, or sets of them, get an upper bound in place of the best test's own figure."""
-    if not isinstance(reshaped, FromGram) or reshaped.remade is not None:
-        return False
-    return not reshaped.direct and count * len(reshaped.root) ** 3 > WORK
-
-
-def _walked(reshaped: Reshaped, sets: Sequence[Rows], moves: Vector) -> Iterator[Vector]:
-    white = reshaped.white
-    most = max(1, AT_ONCE // white.size)
-    for start in range(0, len(sets), most):
-        some = slice(start, start + most)
-        covariances = reshaped.covariances(sets[some])
-        known = np.asarray(np.isfinite(covariances).all(axis=(1, 2)))
-        values, vectors = np.linalg.eigh(np.where(known[:, None, None], covariances, np.eye(len(white))))
-        turned = (np.swapaxes(vectors, 1, 2) @ (moves[some] @ white.T)[:, :, None])[:, :, 0]
-        yield np.where(known, equivalent_mu(values, turned), np.inf)
+    return np.where(lost, np.inf, reshaped.equivalents(jacobian, parts, moves, alone))
 
 
 def _root(jacobian: Jacobian) -> Vector:

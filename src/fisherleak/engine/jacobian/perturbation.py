@@ -226,11 +226,12 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
     if given is None:
         records = [Attribute(name, [j]) for j, name in enumerate(names)]
     elif isinstance(given, Mapping):
+        pairs = [(str(key), value) for key, value in given.items()]
         records = [
-            Attribute(str(key), value.columns, value.directions, value.encoding)
-            if isinstance(value, Attribute)
-            else Attribute(str(key), _positions(value, names, str(key)))
-            for key, value in given.items()
+            Attribute(key, value.columns, value.directions, value.encoding)
+            if _are_attributes([value])
+            else Attribute(key, _positions(value, names, key))
+            for key, value in pairs
         ]
     else:
         items = list(given) if isinstance(given, (list, tuple)) or hasattr(given, "tolist") else [given, None]
@@ -238,7 +239,7 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
             if len(items) != d:
                 raise InvalidInputError(f"attributes must name each of the {d} columns of X; got {len(items)} names.")
             records = [Attribute(name, [j]) for j, name in enumerate(items)]
-        elif items and all(isinstance(item, Attribute) for item in items):
+        elif items and _are_attributes(items):
             records = items
         else:
             raise InvalidInputError(
@@ -261,6 +262,10 @@ def as_attributes(given: Any, shape: tuple[int, int], names: Sequence[str] | Non
             f"attribute names must differ; '{repeated[0]}' appears more than once. Rename a column."
         )
     return tuple(records)
+
+
+def _are_attributes(items: Sequence[Any]) -> bool:
+    return all(isinstance(item, Attribute) for item in items)
 
 
 def _positions(value: Any, names: Sequence[str], attribute: str) -> list[int]:

@@ -27,10 +27,12 @@ def get_loss(loss: str | Loss, columns: bool = False) -> Loss:
     known = {**OF_SEVERAL, **LOSSES}
     if isinstance(loss, Loss):
         check_name(loss)
-    elif not isinstance(loss, str) or loss not in known:
+        found = loss
+    elif isinstance(loss, str) and loss in known:
+        found = known[loss]
+    else:
         names = ", ".join(dict.fromkeys((*LOSSES, *OF_SEVERAL)))
         raise InvalidInputError(f"loss must be one of {names} or a fisherleak.Loss record; got {loss!r}.")
-    found = loss if isinstance(loss, Loss) else known[loss]
     return SEVERAL_NUMBERS if columns and found.unit_curvature else found
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
-from fisherleak.engine.noise.calibrated import Calibration
+from fisherleak.engine.noise.calibrated import Calibration, has_own_shape
 from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
 from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
 from fisherleak.errors import InvalidInputError
@@ -46,9 +47,9 @@ __all__ = [
     "SelfShaped",
     "Spectrum",
     "check_squared",
-    "is_posterior",
     "is_self_shaped",
     "released_inverse",
+    "rows_decide",
 ]
 
 Vector = NDArray[np.float64]
@@ -117,6 +118,7 @@ class Posterior:
 
     temperature: float
     calibrated: Calibration | None = field(default=None, repr=False, compare=False)
+    shape: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_scale(self.temperature, "temperature")
@@ -128,6 +130,12 @@ class Posterior:
 
     def rescaled(self, scale: float) -> Self:
         return replace(self, temperature=scale**2, calibrated=None)
+
+    def root(self, size: int) -> None:
+        """None: the noise on gradients has the Hessian for its covariance, and no public matrix."""
+
+    def by_draws(self, loss: Loss) -> None:
+        """None: what has no closed form is refused, and not averaged over draws."""
 
     def spectrum(self, fit: Fit) -> Spectrum:
         check_squared(fit, "Posterior")
@@ -215,12 +223,16 @@ class ObjectivePerturbation(EqualByShape):
         return replace(self, scale=scale, calibrated=None)
 
     def root(self, size: int) -> Vector:
-        """L with L L^T = C, for so many released parameters."""
+        """L with L L^T = C, the covariance of the noise on gradients, for so many released parameters."""
         if self.shape is None:
             return np.eye(size)
         if len(self.shape) != size:
             raise InvalidInputError(f"shape must cover the {size} released parameters; got {len(self.shape)} rows.")
         return np.asarray(np.linalg.cholesky(self.shape))
+
+    def by_draws(self, loss: Loss) -> Self | None:
+        """Itself where its information about models of this loss is averaged over draws; None where there is a closed form."""
+        return None if loss.several or loss.unit_curvature else self
 
     def spectrum(self, fit: Fit) -> Spectrum:
         # b is isotropic for the parameters L^T w, whose rows are L^-1 x: these, in the eigenbasis of their Hessian
@@ -268,20 +280,19 @@ class ObjectivePerturbation(EqualByShape):
 
 SelfShaped = Posterior | ObjectivePerturbation
 MECHANISMS: dict[str, type[Posterior] | type[ObjectivePerturbation]] = {
-    "Posterior": Posterior,
-    "ObjectivePerturbation": ObjectivePerturbation,
+    kind.__name__: kind for kind in get_args(SelfShaped)
 }
 """Every mechanism whose noise the data shape, by name."""
 
 
 def is_self_shaped(noise: object) -> TypeIs[SelfShaped]:
     """Whether it is a mechanism whose noise the data shape."""
-    return isinstance(noise, Posterior | ObjectivePerturbation)
+    return isinstance(noise, SelfShaped)
 
 
-def is_posterior(mechanism: SelfShaped) -> TypeIs[Posterior]:
-    """Whether it is posterior sampling; objective perturbation else."""
-    return isinstance(mechanism, Posterior)
+def rows_decide(noise: object) -> bool:
+    """Whether the rows decide the covariance of the noise: of a mechanism, or of Gaussian noise with a shape of their own."""
+    return is_self_shaped(noise) or has_own_shape(noise)
 
 
 def released_inverse(fit: Fit) -> Vector:

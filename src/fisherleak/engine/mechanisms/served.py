@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,7 @@ class Answers:
     X_query: Any = field(compare=False)
     noise: Noise
     of: str = "score"
+    has_scale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_noise(self.noise)
@@ -188,6 +189,7 @@ class SampledLabels:
     """
 
     X_query: Any = field(compare=False)
+    has_scale: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return f"SampledLabels({_count(self.X_query)} queries)"
@@ -278,7 +280,7 @@ def is_disclosed(noise: object) -> TypeIs[Disclosed]:
 
 def is_interface(noise: object) -> TypeIs[Interface]:
     """Whether it is what an interface has told instead of the parameters."""
-    return isinstance(noise, Answers | SampledLabels)
+    return isinstance(noise, Interface)
 
 
 def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from fisherleak._support.notebook import panel
+from fisherleak.engine.noise.calibrated import calibration_of
 from fisherleak.engine.noise.contract import Noise, check_noise
 from fisherleak.errors import InvalidInputError
 
@@ -209,9 +210,9 @@ def grid_of(noise: Noise, size: int) -> Vector:
     :math:`s / \|W e_j\|`, all others known, whatever the density; a Gaussian has this one. Where the shape is the rows' own, a
     public bound on it stands for all of them.
     """
-    told = getattr(getattr(noise, "calibrated", None), "least", None)
-    if told is not None:
-        return np.full(size, grid_below(noise.scale * told))  # of the shape itself the grid would tell
+    told = calibration_of(noise)
+    if told is not None and told.least is not None:
+        return np.full(size, grid_below(noise.scale * told.least))  # of the shape itself the grid would tell
     root = noise.unit_information_root(size)
     least = np.ones(size) if root is None or not size else _least_deviations(np.asarray(root))
     return np.array([grid_below(noise.scale * deviation) for deviation in least.tolist()])

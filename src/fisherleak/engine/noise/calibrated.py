@@ -21,7 +21,10 @@ __all__ = [
     "CalibrationCall",
     "Confidential",
     "Frame",
+    "calibration_of",
+    "declared_frame",
     "has_own_shape",
+    "keeps_calibration",
 ]
 
 ADMISSIBLE, NOTHING = "admissible", "nothing"
@@ -158,7 +161,24 @@ class Calibration:
         return cls(record["over"], record.get("eta"), **told)
 
 
+def calibration_of(noise: Any) -> Calibration | None:
+    """How the scale of a noise was found; None where that is not known, as of one from outside."""
+    found = getattr(noise, "calibrated", None)
+    return found if isinstance(found, Calibration) else None
+
+
+def keeps_calibration(noise: Any) -> bool:
+    """Whether a noise can remember how its scale was found."""
+    return "calibrated" in getattr(noise, "__dataclass_fields__", ())
+
+
 def has_own_shape(noise: Any) -> bool:
     """Whether a noise has a shape that the rows decided: it tells something by itself, which no eta at a fixed noise counts."""
-    calibrated = getattr(noise, "calibrated", None)
-    return calibrated is not None and calibrated.shape is not None
+    told = calibration_of(noise)
+    return told is not None and told.shape is not None
+
+
+def declared_frame(noise: Any) -> Frame:
+    """The centres and scales that declared bounds gave to features when the noise was calibrated."""
+    told = calibration_of(noise)
+    return () if told is None else told.frame or ()

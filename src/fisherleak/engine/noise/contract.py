@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ __all__ = ["Noise", "calibration_in", "calibration_told", "check_noise", "check_
 Vector = NDArray[np.float64]
 
 
-@runtime_checkable
 class Noise(Protocol):
     """What is asked of a noise; any frozen record with these will do."""
 

@@ -3,19 +3,30 @@
 There are three kinds: where rows share an eigenbasis, where they do not, and models of several outputs.
 """
 
+from collections.abc import Sequence
+
 from fisherleak._support.arrays import Array
 from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Information
+from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
+from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
 
-__all__ = ["every_release", "information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
+__all__ = [
+    "every_release",
+    "information_about",
+    "information_of",
+    "information_together",
+    "one_release",
+    "refuse_several",
+    "with_other_noise",
+]
 
 
 def information_of(first: Jacobian, *others: Jacobian) -> Information:
@@ -27,7 +38,7 @@ def information_of(first: Jacobian, *others: Jacobian) -> Information:
         assert not others
         return SeveralOutputs(first)
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
-        return MatrixFree((first, *others))
+        return MatrixFree(tuple(map(Release, (first, *others))))
     return SharedBasis(first)
 
 
@@ -43,17 +54,26 @@ def information_about(
     return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 
+def information_together(releases: Sequence[Release]) -> Information:
+    """The information of releases by common coordinates, each at its own scale; some may have noise that the rows decide."""
+    if any(each.data_dependent for each in releases):
+        return ShapedReleases(tuple(releases))
+    return information_of(*(each.jacobian for each in releases))
+
+
 def one_release(information: Information) -> Jacobian:
     """The Jacobian of a single release, of one output or of several."""
     one = len(information.fits) == 1 and not information.data_dependent
-    return information.release_jacobians[0] if one else information.jacobians[0]
+    return information.releases[0].jacobian if one else information.jacobians[0]
 
 
 def every_release(information: Information) -> tuple[Jacobian, ...]:
     """The Jacobians of all releases, of one output or of several; refused where there is more to them than Jacobians."""
-    return information.jacobians if information.data_dependent else information.release_jacobians
+    return (
+        information.jacobians if information.data_dependent else tuple(each.jacobian for each in information.releases)
+    )
 
 
 def with_other_noise(information: Information, noise: Noise | Disclosed) -> Information:
     """That of the same single release with other noise, or of a model that is known by answers."""
-    return information_of(information.release_jacobians[0].with_noise(noise))
+    return information_of(information.releases[0].jacobian.with_noise(noise))

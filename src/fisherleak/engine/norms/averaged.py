@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -34,17 +35,17 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.information import Information, rounding_of
+from fisherleak.engine.information import rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.engine.mechanisms.perturbed import Minima, check_tilt, minima
-from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped, is_posterior
+from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation, SelfShaped
 from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Averaged", "as_averaged", "shaped_by"]
+__all__ = ["Averaged", "shaped_by"]
 
 Vector = NDArray[np.float64]
 DOUBT = 0.005
@@ -64,22 +65,18 @@ LARGEST = 2**27
 def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     """The information of a mechanism about the data of a fit, or a refusal by name."""
     check_measurable(jacobian, mechanism)
-    if not is_posterior(mechanism) and not jacobian.fit.loss.unit_curvature:
-        p = int(jacobian.theta.shape[0])
-        last = mechanism.scale * float(np.linalg.norm(mechanism.root(p)[-1]))
-        check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
-        if mechanism.draws * p * p > LARGEST:
-            raise InvalidInputError(
-                f"draws is {mechanism.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
-                "fisherleak.Gaussian."
-            )
-        return Averaged(jacobian, mechanism)
-    return DataShaped(jacobian, mechanism)
-
-
-def as_averaged(information: Information) -> Averaged | None:
-    """The same where it is averaged over draws, so that etas are upper limits; else None."""
-    return information if isinstance(information, Averaged) else None
+    tilted = mechanism.by_draws(jacobian.fit.loss)
+    if tilted is None:
+        return DataShaped(jacobian, mechanism)
+    p = int(jacobian.theta.shape[0])
+    last = tilted.scale * float(np.linalg.norm(tilted.root(p)[-1]))
+    check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
+    if tilted.draws * p * p > LARGEST:
+        raise InvalidInputError(
+            f"draws is {tilted.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
+            "fisherleak.Gaussian."
+        )
+    return Averaged(jacobian, tilted)
 
 
 @dataclass(frozen=True)
@@ -91,6 +88,14 @@ class Averaged(DataShaped):
     @property
     def closed_mechanism(self) -> None:
         return None
+
+    @property
+    def averaged(self) -> Self:
+        return self
+
+    @property
+    def shares_known(self) -> bool:
+        return False
 
     @property
     def count(self) -> int:

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy
-from fisherleak.engine.information import OneRelease, Product, rounding_of
+from fisherleak.engine.information import Product, Release, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared, is_posterior
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared
 from fisherleak.engine.norms.compositions.shaped_parts import SETTLED, ShapedParts, cells_by_size, largest_eta
 from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
 from fisherleak.engine.norms.kernels import is_compiled
@@ -43,7 +43,7 @@ COMPILED_FROM = 2**17
 def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = False) -> None:
     """Refuse, by name, what a mechanism whose noise the data shape is not measured for, or not beside another release."""
     name = type(mechanism).__name__
-    if is_posterior(mechanism) and not beside:
+    if not beside and mechanism.by_draws(jacobian.fit.loss) is None:
         check_squared(jacobian.fit, name)
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
         raise InvalidInputError(f"{name} is measured for NumPy rows in memory: compute the rows first.")
@@ -63,20 +63,10 @@ def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = F
 
 
 @dataclass(frozen=True)
-class DataShaped(OneRelease):
+class DataShaped(Release):
     """The information of one release whose noise the data shape, at its own scale."""
 
     mechanism: SelfShaped = field(repr=False)
-    several: ClassVar[bool] = False
-    data_dependent: ClassVar[bool] = True
-
-    @property
-    def closed_mechanism(self) -> SelfShaped | None:
-        return self.mechanism
-
-    @property
-    def shares_known(self) -> bool:
-        return self.closed_mechanism is not None
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -105,8 +95,8 @@ class DataShaped(OneRelease):
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts = self._parts(attributes)
         width = parts.turned.shape[1] + int(label)
-        drawn = is_posterior(self.mechanism) and bool(attributes)
         # a posterior's matrices are diagonal in one basis, but for two directions: products need no matrix there
+        drawn = self.mechanism.root(len(self.spectrum.theta)) is None and bool(attributes)
         lighter = _InItsBasis.of(parts) if drawn else parts
         fast = self._directly(attributes, label)
 

@@ -19,16 +19,16 @@ pairs of outputs (``output_sets``). Maps that differ from row to row are written
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.information import Information, OneRelease, Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Information, Product, Release, Releases, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
@@ -39,7 +39,7 @@ from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, gather, map_rows
 
-__all__ = ["SeveralOutputs", "example_squares", "refuse_several", "written_product", "written_rows"]
+__all__ = ["SeveralOutputs", "StackedOutputs", "refuse_several"]
 
 COMPILED_FROM = 2**20
 """Values in the features of all rows from which compiled kernels pay: 0.5 s of 1.7 s at 20,000 x 30 of three classes."""
@@ -48,13 +48,8 @@ BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 
 
 @dataclass(frozen=True)
-class SeveralOutputs(OneRelease):
+class SeveralOutputs(Release):
     """The information of one release of a model of several outputs."""
-
-    several: ClassVar[bool] = True
-    data_dependent: ClassVar[bool] = False
-    closed_mechanism: ClassVar[None] = None
-    shares_known: ClassVar[bool] = True
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -63,21 +58,13 @@ class SeveralOutputs(OneRelease):
         raise AssertionError
 
     @property
-    def releases(self) -> tuple[SeveralOutputs, ...]:
-        """Itself, as a part of several."""
-        return (self,)
-
-    @property
     def error(self) -> float:
         return rounding_of(self.jacobian.fit) + WANTED
-
-    def scaled(self, factor: float) -> SeveralOutputs:
-        return replace(self, jacobian=self.jacobian.scaled(factor))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         chosen = self.jacobian.named(attributes)
         xp = namespace(self.jacobian.B)
-        squares = example_squares((self,), chosen, label)
+        squares = _example_squares((self,), chosen, label)
         return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
@@ -101,7 +88,7 @@ class SeveralOutputs(OneRelease):
         J = self.jacobian
         chosen = J.named(attributes)
         if any(attribute.local for attribute in chosen):
-            return written_product((self,), chosen, label)
+            return _written_product((self,), chosen, label)
         return set_product_of(J, chosen, label)
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
@@ -111,7 +98,7 @@ class SeveralOutputs(OneRelease):
         return certain_norm(J, norm, self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        return written_rows((self,), attributes, label, rows)
+        return _written_rows((self,), attributes, label, rows)
 
     # single examples
 
@@ -162,6 +149,55 @@ class SeveralOutputs(OneRelease):
         return map_rows(block, *J.arrays, most=_most(parts.values(False), J.B), width=len(attributes))
 
 
+@dataclass(frozen=True)
+class StackedOutputs(Releases):
+    """The information of several independent releases of such models about the same data, which adds up.
+
+    The small matrices of an example are added; sets of examples are summed from Jacobians that are written out.
+    """
+
+    releases: tuple[SeveralOutputs, ...]
+
+    @property
+    def jacobians(self) -> tuple[Jacobian, ...]:
+        """None of one output."""
+        refuse_several(self.releases[0], "this")
+        raise AssertionError
+
+    @property
+    def error(self) -> float:
+        return max(each.error for each in self.releases)
+
+    def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        xp = namespace(self.releases[0].jacobian.B)
+        squares = _example_squares(self.releases, attributes, label)
+        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
+
+    def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
+        xp = namespace(self.releases[0].jacobian.B)
+        single = all(a.size == 1 for a in attributes)
+        if single:
+            cells = [each.cell_norms(attributes) for each in self.releases]
+            return map_rows(lambda *parts: xp.sqrt(sum(x * x for x in parts)), *cells, width=len(attributes))
+        norms = [self.example_norms([attribute], False) for attribute in attributes]
+        return map_rows(lambda *parts: xp.stack(parts, axis=1), *norms, width=len(attributes))
+
+    def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
+        B = self.releases[0].jacobian.B
+        return like([set_norm(self, [attribute], False, None) for attribute in attributes], B, namespace(B))
+
+    def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
+        return _written_product(self.releases, attributes, label)
+
+    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
+        B = self.releases[0].jacobian.B
+        J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
+        return certain_norm(J, norm, self.error)
+
+    def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
+        return _written_rows(self.releases, attributes, label, rows)
+
+
 def _most(values: int, reference: Array) -> int:
     """Rows of a block that hold as many values as usual, with so many for each row."""
     blocks = ACCELERATOR_BLOCKS if on_accelerator(reference) else BLOCKS
@@ -193,7 +229,7 @@ class _WrittenOut:
         return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=1)
 
 
-def written_rows(
+def _written_rows(
     releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, rows: Array | None
 ) -> Array:
     """J_i of some rows, of all releases one above the other."""
@@ -201,7 +237,7 @@ def written_rows(
     return write(*gather(arrays, rows))
 
 
-def example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Array:
+def _example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Array:
     """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
     xp = namespace(releases[0].jacobian.B)
     arrays, write = _WrittenOut.of(releases, attributes, label)
@@ -234,7 +270,7 @@ def example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Att
     return map_rows(block, *arrays, most=_most(sum(values for _, values in makers), B))
 
 
-def written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
+def _written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
     """J_S J_S^T of releases one above the other, B (sum Z_i Z_i^T) B^T with Z_i that are written out block by block."""
     arrays, write = _WrittenOut.of(releases, attributes, label, inner=True)
     roots = [each.jacobian.B for each in releases]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian.perturbation import PerturbationMap
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, is_posterior
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum
 
 __all__ = ["Directly", "directly"]
 
@@ -32,8 +32,8 @@ def directly(
     fit: Fit, spectrum: Spectrum, changes: PerturbationMap, mechanism: SelfShaped, label: bool
 ) -> Directly | None:
     """The kernel for changes of these values, or None where there is none: a shaped objective, or some of its features."""
-    if is_posterior(mechanism):
-        return _Drawn.of(fit, spectrum, changes, mechanism.temperature, label)
+    if mechanism.root(len(spectrum.theta)) is None:
+        return _Drawn.of(fit, spectrum, changes, mechanism.scale**2, label)
     d = int(np.asarray(fit.coef).shape[0])
     if (
         mechanism.shape is not None

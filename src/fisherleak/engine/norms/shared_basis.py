@@ -16,14 +16,13 @@ whose map E is the same for all rows, at noise of scale 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums
-from fisherleak.engine.information import OneRelease, Product, rounding_of
+from fisherleak.engine.information import Product, Release, rounding_of
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.eigenvalues.secular import top_eigenvalues
@@ -36,24 +35,12 @@ CANCELLED = 1e-3
 
 
 @dataclass(frozen=True)
-class SharedBasis(OneRelease):
+class SharedBasis(Release):
     """The information of one release whose examples share an eigenbasis."""
-
-    several: ClassVar[bool] = False
-    data_dependent: ClassVar[bool] = False
-    closed_mechanism: ClassVar[None] = None
-    shares_known: ClassVar[bool] = True
-
-    @property
-    def jacobians(self) -> tuple[Jacobian, ...]:
-        return (self.jacobian,)
 
     @property
     def error(self) -> float:
         return rounding_of(self.jacobian.fit)
-
-    def scaled(self, factor: float) -> SharedBasis:
-        return replace(self, jacobian=self.jacobian.scaled(factor))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         return example_norms(self.jacobian, self.jacobian.named(attributes), label)

@@ -34,9 +34,8 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.engine.changes.remade_covariance import SAME, centring_of, linear_part, public_curvature
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_posterior
-from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped
+from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN, calibration_of
 from fisherleak.engine.prior.moved_rows import KINKS, Cells, Solved
 
 __all__ = ["MovingNoise"]
@@ -69,11 +68,12 @@ class MovingNoise:
     def of_mechanism(cls, jacobian: Jacobian, mechanism: SelfShaped) -> MovingNoise:
         """Posterior sampling or objective perturbation, squared loss."""
         B = np.asarray(host(jacobian.fit.factor.inverse()))
-        if is_posterior(mechanism):
-            T = mechanism.temperature
+        tilt = mechanism.root(len(B))
+        if tilt is None:
+            T = mechanism.scale**2
             return cls(B, B / T, T * B, 1.0, 0.5, 0.0, 1.0)
         # C is over released gradients: those of centred parameters are centring^-T times these
-        half = mechanism.scale * np.linalg.solve(centring_of(jacobian).T, mechanism.root(len(B)))
+        half = mechanism.scale * np.linalg.solve(centring_of(jacobian).T, tilt)
         back, through = np.linalg.inv(half), B @ half
         return cls(B, back.T @ back, through @ through.T, 1.0, 1.0, 1.0, 0.0)
 
@@ -81,7 +81,7 @@ class MovingNoise:
     def of_shape(cls, jacobian: Jacobian) -> MovingNoise | None:
         """Gaussian noise of a named shape; None where it does not follow these rows' G alone, its scale public."""
         noise, loss = jacobian.noise, jacobian.fit.loss
-        told = noise.calibrated if isinstance(noise, Gaussian) else None
+        told = calibration_of(noise)
         if told is None or told.by_present_rows or told.asked is not None or jacobian.gradient or loss.traits is None:
             return None
         B, a = np.asarray(host(linear_part(jacobian).fit.factor.inverse())), public_curvature(loss)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from fisherleak.engine.information import Information
-from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.information import Release
 from fisherleak.engine.noise.calibrated import has_own_shape
-from fisherleak.engine.norms import information_of
-from fisherleak.engine.norms.averaged import as_averaged
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, is_data_shaped, jacobian_in
-from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms import information_together
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.coordinates import in_common_coordinates, in_label_unit, label_factor
 from fisherleak.leakage.compositions.outputs_together import (
@@ -23,10 +18,10 @@ from fisherleak.leakage.compositions.outputs_together import (
     refuse_mixture,
     refuse_other_data,
 )
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import Measurement, measurement
 
-__all__ = ["compose", "information_together", "label_ratio"]
+__all__ = ["compose", "label_ratio"]
 
 
 def compose(*leakages: Leakage) -> Leakage:
@@ -74,7 +69,7 @@ def compose(*leakages: Leakage) -> Leakage:
     if not leakages:
         raise InvalidInputError("compose needs at least one leakage.")
     for leakage in leakages:
-        if not isinstance(leakage, Leakage):
+        if not is_leakage(leakage):
             raise InvalidInputError(
                 f"compose takes leakages, one by one: compose(leak_a, leak_b); got {type(leakage).__name__}."
             )
@@ -105,7 +100,7 @@ def compose(*leakages: Leakage) -> Leakage:
     for each, factor in zip(measured, factors, strict=True):
         for release in _releases(each):
             releases.append(release)
-            jacobians.append(in_label_unit(jacobian_in(release), factor))
+            jacobians.append(in_label_unit(release.jacobian, factor))
             known.append(each.table.names == measured[0].table.names)
     common, changed = in_common_coordinates(jacobians, known)
     notes = [note for each in measured for note in each.notes]
@@ -114,32 +109,20 @@ def compose(*leakages: Leakage) -> Leakage:
     # a cell that is missing for one release and a level for another is data
     masks = [each.absent for each in measured]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
-    pairs = zip(releases, common, strict=True)
-    together = [replace(release, jacobian=J) if is_data_shaped(release) else J for release, J in pairs]
+    together = [Release(J, release.mechanism) for release, J in zip(releases, common, strict=True)]
     frames = tuple(replace(frame, published=True) for each in measured for frame in each.shown_frames)
     told = tuple(dict.fromkeys(notes))
     return Leakage(information_together(together), None, measured[0].table, told, absent, _frames=frames)
 
 
-def _releases(measured: Measurement) -> Sequence[Jacobian | DataShaped]:
+def _releases(measured: Measurement) -> Sequence[Release]:
     """The releases of a leakage, each at its own scale."""
-    information = measured.information
-    if not information.data_dependent:
-        return information.scaled(1.0 / measured.scale).jacobians
-    if as_averaged(information) is not None:
+    if measured.information.averaged is not None:
         raise InvalidInputError(
             "ObjectivePerturbation of this loss is known by upper limits of single etas, which do not add up as matrices do: "
             "compose releases with noise on parameters, or bound the eta of all by the root of the sum of squares."
         )
-    shaped: Any = information
-    releases: Sequence[Jacobian | DataShaped] = getattr(shaped, "releases", (shaped,))
-    return releases
-
-
-def information_together(releases: Sequence[Jacobian | DataShaped]) -> Information:
-    """The information of releases, each at its own scale, by common coordinates."""
-    fixed = not any(map(is_data_shaped, releases))
-    return information_of(*map(jacobian_in, releases)) if fixed else ShapedReleases(tuple(releases))
+    return measured.information.scaled(1.0 / measured.scale).releases
 
 
 def _checked(first: Leakage, other: Leakage) -> float:
@@ -152,7 +135,7 @@ def label_ratio(first: Leakage, other: Leakage) -> float:
     """By how much the other's label moves where the first one's moves by one; labels that are not the same are refused."""
     one, two = measurement(first).information, measurement(other).information
     if one.several and two.several:
-        return label_unit(one.release_jacobians[0], two.release_jacobians[0])
+        return label_unit(one.releases[0].jacobian, two.releases[0].jacobian)
     if one.several or two.several:
         refuse_mixture()
     factor = label_factor(one.rows[1], two.rows[1])

@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.compositions.stacked_outputs import StackedOutputs
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms.several_outputs import SeveralOutputs, StackedOutputs
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -28,13 +28,13 @@ __all__ = ["composed_outputs", "label_unit", "refuse_mixture", "refuse_other_dat
 def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
     """The leakage of all of them, whose labels are in the unit of the first release's."""
     first = leakages[0]
-    releases: list[SeveralOutputs] = []
+    releases: list[Release] = []
     for leakage in leakages:
         refuse_other_data(first, leakage)
         scaled = measurement(leakage).information.scaled(1.0 / measurement(leakage).scale)
         if not scaled.several:
             refuse_mixture()
-        releases += getattr(scaled, "releases", ())
+        releases += scaled.releases
     lead = releases[0]
     joined = tuple(_in_unit(lead, each) for each in releases)
     masks = [measurement(leakage).absent for leakage in leakages]
@@ -63,7 +63,7 @@ def refuse_other_data(first: Leakage, other: Leakage) -> None:
         raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
 
 
-def _in_unit(lead: SeveralOutputs, other: SeveralOutputs) -> SeveralOutputs:
+def _in_unit(lead: Release, other: Release) -> SeveralOutputs:
     """A release with its label in the unit of the first one's."""
     one, two = lead.jacobian, other.jacobian
     unit = label_unit(one, two)
@@ -73,7 +73,7 @@ def _in_unit(lead: SeveralOutputs, other: SeveralOutputs) -> SeveralOutputs:
                 f"compose() of models of several outputs needs attributes that are encoded alike, and '{a.name}' is not: use "
                 "the same encoder for both."
             )
-    return replace(other, jacobian=replace(two, label_unit=unit))
+    return SeveralOutputs(replace(two, label_unit=unit))
 
 
 def label_unit(one: Jacobian, two: Jacobian) -> float:

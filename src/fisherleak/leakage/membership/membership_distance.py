@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, is_lazy, like, namespace
-from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms, is_bounded
+from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms
 from fisherleak.engine.changes.removal import EXACT, check_fixed, check_normal, is_light, removal_norms
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
@@ -58,7 +58,7 @@ def presence_kind(leakage: Any) -> str:
     reshaped = _reshaped(leakage, leakage.n)
     if reshaped is None:
         return "mu"
-    return "upper bound" if is_bounded(reshaped, leakage.n) else "equivalent"
+    return "upper bound" if reshaped.is_bounded(leakage.n) else "equivalent"
 
 
 def unknown_by_shape(leakage: Any, count: int) -> str:
@@ -79,7 +79,7 @@ def _reshaped(leakage: Any, count: int) -> Reshaped | None:
     if information.data_dependent:
         if information.closed_mechanism is None:
             refuse_membership(information)
-        return FromGram.of_mechanism(information.release_jacobians[0], information.closed_mechanism)
+        return FromGram.of_mechanism(information.releases[0].jacobian, information.closed_mechanism)
     noise = measurement(leakage).noise
     if not has_own_shape(noise):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.numbers import number
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import is_leakage
 
 __all__ = ["Attack", "least_noise_against"]
 
@@ -28,7 +28,6 @@ FARTHEST = 1e30
 """Scales, and their inverses, past which no noise is looked for."""
 
 
-@runtime_checkable
 class Attack(Protocol):
     """What is asked of an attacker that noise can be calibrated against."""
 
@@ -51,13 +50,13 @@ def least_noise_against(attack: Any, accuracy: Any, over: Any, shape: Any) -> Ga
         The row that is guessed best, the mean, or the best but for a number of rows.
     shape : matrix, "isotropic" or None
     """
-    if isinstance(attack, type) or not isinstance(attack, Attack):
+    if isinstance(attack, type) or not hasattr(attack, "certain_accuracy"):
         name = f"the class {attack.__name__}" if isinstance(attack, type) else type(attack).__name__
         raise InvalidInputError(f"accuracy is for attacks such as fisherleak.attacks.WhiteBox(…); got {name}.")
     target = check_positive(accuracy, "accuracy")
     if not target < 1:
         raise InvalidInputError(f"accuracy must be below 1, which any noise keeps; got {accuracy}.")
-    if isinstance(shape, (str, Leakage)) and shape != "isotropic":
+    if is_leakage(shape) or (isinstance(shape, str) and shape != "isotropic"):
         raise InvalidInputError("shape must be a matrix or 'isotropic' for an attack: pass that of a calibrated noise.")
     unit = Gaussian(1.0, None if isinstance(shape, str) else shape)
 

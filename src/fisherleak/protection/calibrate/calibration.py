@@ -19,11 +19,16 @@ from fisherleak._support.namespaces import Seed, VectorLike
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.mechanisms.served import is_interface
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration, CalibrationCall
+from fisherleak.engine.noise.calibrated import (
+    ADMISSIBLE,
+    Calibration,
+    CalibrationCall,
+    calibration_of,
+    keeps_calibration,
+)
 from fisherleak.engine.norms import one_release
-from fisherleak.engine.norms.averaged import as_averaged
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.accuracy import Attack, least_noise_against
 from fisherleak.protection.calibrate.scale_search import searched
@@ -198,10 +203,10 @@ def _in_declared_frame(leakage: Leakage, bounds: Any) -> Leakage:
 
 def _of_a_leakage(given: Any) -> Leakage:
     """What eta is limited of; an attack is told what it takes."""
-    if isinstance(given, Leakage):
+    if is_leakage(given):
         return given
     name = given.__name__ if isinstance(given, type) else type(given).__name__
-    if isinstance(given, Attack):
+    if hasattr(given, "certain_accuracy"):
         raise InvalidInputError(
             f"accuracy must be given for an attack, how often it may be right, in place of eta; got {name} without it. Write "
             "calibrate(attack, accuracy=0.9), say, or pass a leakage from fisherleak.measure."
@@ -216,7 +221,7 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
     if gap is None:
         return GAP
     searched_for = isinstance(shape, str) and shape == "least-loss" and over != ADMISSIBLE
-    if not (isinstance(shape, Leakage) or searched_for):
+    if not (is_leakage(shape) or searched_for):
         raise InvalidInputError(
             "gap is for noise of least loss for the rows present, shape='least-loss' without over='admissible', or for public "
             f"rows; got gap={gap!r} without it. Leave it out."
@@ -227,10 +232,9 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
 def _safe(leakage: Leakage, over: str, attributes: Any, label: bool | None, groups: VectorLike) -> float:
     """The eta that is limited, enlarged by its error."""
     known, information = measurement(leakage), measurement(leakage).information
-    averaged = as_averaged(information)
-    if over == "max" and averaged is not None:
-        chosen, counted = known.chosen(attributes, label)
-        return averaged.largest_norm(chosen, counted)[1] * (1.0 + averaged.error)
+    if over == "max" and information.averaged is not None:
+        _, largest = information.averaged.largest_norm(*known.chosen(attributes, label))
+        return largest * (1.0 + information.error)
     if over == "max":
         return known.certain(attributes, label, digest(leakage.per_example(attributes, label)).top)
     if over == "group":
@@ -253,7 +257,7 @@ def enough(noise: Noise, current: float, target: float) -> Noise:
 
 def remembering(noise: Noise, calibrated: Calibration) -> Noise:
     """The noise with how its scale was found; a noise from outside that keeps no such record stays as it is."""
-    if "calibrated" not in getattr(noise, "__dataclass_fields__", ()):
+    if not keeps_calibration(noise):
         return noise
     kept: Noise = dataclasses.replace(noise, calibrated=calibrated)  # type: ignore[type-var]
     return kept
@@ -261,8 +265,8 @@ def remembering(noise: Noise, calibrated: Calibration) -> Noise:
 
 def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
     """The noise as it may leave: without confidential numbers, and with a warning where its scale is one itself."""
-    calibrated = getattr(noise, "calibrated", None)
-    if not isinstance(calibrated, Calibration):
+    calibrated = calibration_of(noise)
+    if calibrated is None:
         return noise
     if calibrated.by_present_rows:
         warnings.warn(

@@ -28,7 +28,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.noise import Gaussian, check_noise
 from fisherleak.engine.norms import information_of, refuse_several
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, check_leakage, is_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.calibration import calibrate
 from fisherleak.protection.calibrate.implicit import FixedShape, HessianShape, Moving, least_loss_shape
@@ -144,8 +144,7 @@ def counted(
 
 def _plain(leakage: Leakage) -> Jacobian:
     """The release's Jacobian with rows in NumPy, where the second term is known."""
-    if not isinstance(leakage, Leakage):
-        raise InvalidInputError(f"counted takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
+    check_leakage(leakage, "counted")
     if len(leakage.fits) > 1:
         raise InvalidInputError(
             "counted takes the leakage of one release; count each release of a composition by itself."
@@ -181,13 +180,11 @@ def _rule(
         found = least_loss(units, TIGHT)
         S = U @ found.covariance @ U.T
         unit = Gaussian(1.0, S * (len(S) / np.trace(S)), found.gap)
-        again = calibrate(leakage.with_noise(unit), target, attributes=attributes, label=label)
-        assert isinstance(again, Gaussian)
+        again: Any = calibrate(leakage.with_noise(unit), target, attributes=attributes, label=label)
         return again, found.covariance, _least_loss_rule(units, found)
-    if isinstance(shape, Leakage):
+    if is_leakage(shape):
         raise InvalidInputError("counted takes a shape from public rows as a matrix: pass the noise's shape.")
-    noise = calibrate(leakage, target, attributes=attributes, label=label, shape=shape)
-    assert isinstance(noise, Gaussian)
+    noise: Any = calibrate(leakage, target, attributes=attributes, label=label, shape=shape)
     size = len(U)
     back = np.linalg.inv(U)
     S = noise.scale**2 * target**2 * (np.eye(size) if noise.shape is None else noise.shape)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak.engine.changes.changed_rows import Rows
+from fisherleak.engine.changes.remade_covariance import Reshaped
 from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian
@@ -38,8 +39,8 @@ LIGHT = 24
 
 
 @dataclass(frozen=True)
-class MadeAnew:
-    """A release with such noise: see :class:`fisherleak.engine.changes.remade_covariance.Reshaped`."""
+class MadeAnew(Reshaped):
+    """A release with such noise."""
 
     jacobian: Jacobian
     noise: Gaussian
@@ -78,9 +79,9 @@ class MadeAnew:
         groups = None if asked.groups is None else np.asarray(host(asked.groups))[others]
         known = {"attributes": asked.attributes, "label": asked.label, "groups": groups, "shape": told.shape}
         gap = None if told.shape == HESSIAN else asked.gap
-        noise = calibrate(leakage, told.eta or 1.0, asked.over, **known, gap=gap)
-        assert isinstance(noise, Gaussian)
-        return noise if told.by_present_rows else noise.rescaled(self.noise.scale)
+        noise: Any = calibrate(leakage, told.eta or 1.0, asked.over, **known, gap=gap)
+        found: Gaussian = noise if told.by_present_rows else noise.rescaled(self.noise.scale)
+        return found
 
     def _left(self, rows: Rows) -> Leakage:
         """The leakage of the other rows, at noise of scale 1."""

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fisherleak._support.numbers import number
-from fisherleak.engine.norms.averaged import Averaged
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -42,7 +41,7 @@ def searched(leakage: Leakage, target: float, current: Callable[[Leakage], float
     def eta(scale: float) -> float:
         return current(leakage.with_noise(mechanism.rescaled(scale)))
 
-    if isinstance(measurement(leakage).information, Averaged):
+    if measurement(leakage).information.averaged is not None:
         return mechanism.rescaled(_by_lines(eta, float(mechanism.scale), target, type(mechanism).__name__))
     high = float(mechanism.scale)
     floor = eta(WIDEST)

@@ -13,7 +13,7 @@ from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.least_loss import least_loss
 from fisherleak.protection.calibrate.limit_terms import covering, raw_map, units_of
@@ -33,12 +33,12 @@ def noise_shaped(
     if shape is None:
         own: Noise = leakage.noise
         return own
-    of_parameters = isinstance(shape, Leakage) or (isinstance(shape, str) and shape != ISOTROPIC)
+    of_parameters = is_leakage(shape) or (isinstance(shape, str) and shape != ISOTROPIC)
     if of_parameters and getattr(one_release(measurement(leakage).information), "gradient", False):
         raise InvalidInputError(
             "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are shapes of parameters."
         )
-    if isinstance(shape, Leakage):
+    if is_leakage(shape):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):
         noise = Gaussian(1.0, shape)

@@ -21,8 +21,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration, Confidential
-from fisherleak.engine.norms import one_release, refuse_several
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
+from fisherleak.engine.norms import every_release, one_release, refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -151,8 +150,8 @@ def worst_admissible(
 
     ``by_rows`` takes the lower bound at once, for whoever has no use of how far a replaced row moves it.
     """
-    several = isinstance(measurement(leakage).information, SeveralOutputs)
-    closer = not leakage.fits[0].loss.quadratic and not several
+    loss = leakage.fits[0].loss
+    closer = not loss.quadratic and not loss.several
     above = certified(leakage, bounds, attributes, label, by_rows and closer)
     closer = closer and not by_rows
     if not math.isfinite(above.upper):
@@ -229,49 +228,32 @@ def _check_weights(leakage: Leakage) -> None:
         )
 
 
-def _of_classes(leakage: Leakage) -> Jacobian:
-    """The same for a model of several classes."""
-    jacobian = one_release(measurement(leakage).information)
-    if not (jacobian.several and jacobian.fit.loss.shares):
-        refuse_several(measurement(leakage).information, "calibrate(over='admissible')")
-    assert jacobian.several
+def bounded_release(leakage: Leakage) -> Jacobian:
+    """The Jacobian of a release for which the bound holds, or a refusal by name."""
+    _check_weights(leakage)
+    information = measurement(leakage).information
+    alone = len(information.fits) == 1 and not information.data_dependent
+    if not (alone and information.fits[0].loss.shares):
+        refuse_several(information, "calibrate(over='admissible')")
+    jacobian, *others = every_release(information)
+    if measurement(leakage).noise is None or others:
+        raise InvalidInputError(
+            "over='admissible' is for one release: calibrate each release of a composition by itself, to a part of the limit."
+        )
+    if jacobian.gradient:
+        raise InvalidInputError("over='admissible' is for released parameters, and this leakage is of a gradient.")
     if is_lazy(jacobian.X):
         raise InvalidInputError(
             "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."
+        )
+    folding = jacobian.folding
+    if not jacobian.several and folding is not None and folding.filling is not None:
+        raise InvalidInputError(
+            "over='admissible' has no bound for a mean or median that an imputer learned: fill missing values with a "
+            "declared one, SimpleImputer(strategy='constant', fill_value=…), or use `over='max'`."
         )
     if jacobian.fit.gradient > AT_MINIMUM:
         raise InvalidInputError(
             "over='admissible' needs a model at its minimum, from which moves are bounded: measure with polish=True."
         )
     return jacobian
-
-
-def bounded_release(leakage: Leakage) -> Jacobian:
-    """The Jacobian of a release for which the bound holds, or a refusal by name."""
-    _check_weights(leakage)
-    information = measurement(leakage).information
-    if isinstance(information, SeveralOutputs):
-        return _of_classes(leakage)
-    refuse_several(information, "calibrate(over='admissible')")
-    jacobians = information.jacobians
-    if measurement(leakage).noise is None or len(jacobians) != 1:
-        raise InvalidInputError(
-            "over='admissible' is for one release: calibrate each release of a composition by itself, to a part of the limit."
-        )
-    if jacobians[0].gradient:
-        raise InvalidInputError("over='admissible' is for released parameters, and this leakage is of a gradient.")
-    if is_lazy(jacobians[0].X):
-        raise InvalidInputError(
-            "over='admissible' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."
-        )
-    folding = jacobians[0].folding
-    if folding is not None and folding.filling is not None:
-        raise InvalidInputError(
-            "over='admissible' has no bound for a mean or median that an imputer learned: fill missing values with a "
-            "declared one, SimpleImputer(strategy='constant', fill_value=…), or use `over='max'`."
-        )
-    if jacobians[0].fit.gradient > AT_MINIMUM:
-        raise InvalidInputError(
-            "over='admissible' needs a model at its minimum, from which moves are bounded: measure with polish=True."
-        )
-    return jacobians[0]

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.noise import Gaussian, Noise
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibrated import calibration_of, has_own_shape
 from fisherleak.protection.certificates.bound_quantities import feature_map
 from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, linear_part, public_curvature
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
@@ -141,7 +140,7 @@ def knows_shape(noise: Any, outputs: int = 1) -> bool:
     return outputs == 1 and has_own_shape(noise) and noise.calibrated.shape in (HESSIAN, FOR_ANYONE)
 
 
-def shape_term(jacobian: Jacobian, noise: Noise | None = None) -> ShapeTerm:
+def shape_term(jacobian: Jacobian, noise: Any = None) -> ShapeTerm:
     """Of one release, whose noise has a shape that :func:`knows_shape` knows; that of G^-1 if none is given."""
     linear, fit, folding = linear_part(jacobian), jacobian.fit, jacobian.folding
     K = np.asarray(host(linear.fit.factor.inverse()))
@@ -157,10 +156,9 @@ def shape_term(jacobian: Jacobian, noise: Noise | None = None) -> ShapeTerm:
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
     E = feature_map(jacobian, jacobian.attributes, len(K))
     known = (K, E, spans, slopes, means, centre, fit.intercept is not None, weighted)
-    told = noise.calibrated if isinstance(noise, Gaussian) else None
+    told = calibration_of(noise)
     if told is None or told.shape != FOR_ANYONE:
         return ShapeTerm(*known)
-    assert isinstance(noise, Gaussian)
     S = np.asarray(noise.shape, dtype=np.float64)
     if centre is not None:  # from the released parameters to those of centred rows: the level is b + coef . centre
         back = np.eye(len(S))

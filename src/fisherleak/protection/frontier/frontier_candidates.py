@@ -18,7 +18,7 @@ from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.add_noise_and_round import generator
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator
@@ -260,7 +260,8 @@ def looked_at(
     except FisherleakError as error:
         refused.append(f"{name}: {error}")
         return [], 0.0
-    secret = getattr(getattr(noise, "calibrated", None), "confidential", None)
+    told = calibration_of(noise)
+    secret = None if told is None else told.confidential
     second = 0.0 if secret is None else secret.second
     points = []
     for factor in FACTORS:

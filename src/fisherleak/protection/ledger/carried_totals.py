@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.frontier.counted_choice import CountedChoice
 from fisherleak.protection.ledger.known_rows import KnownRows, Rows, used_by
 from fisherleak.protection.ledger.ledger_entries import label_slope
 
@@ -146,12 +145,13 @@ def eta_of_choice(choice: Any) -> float:
     """What a choice tells of anybody, at most; zero where there is none."""
     if choice is None:
         return 0.0
-    if not isinstance(choice, CountedChoice):
+    told: float | None = getattr(choice, "eta_choice", None)
+    if told is None:
         raise InvalidInputError(
             f"choice must be a counted one, from Frontier.choose; got {type(choice).__name__}. Leave it out only where the "
             "candidate was named beforehand, on other grounds than these rows."
         )
-    return choice.eta_choice
+    return told
 
 
 def told_by_choices(

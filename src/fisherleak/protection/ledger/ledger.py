@@ -23,12 +23,11 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.locked import held
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
+from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases, is_data_shaped
-from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms import information_together
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.leakage.compositions.compose import information_together
 from fisherleak.leakage.compositions.coordinates import in_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
@@ -65,7 +64,7 @@ from fisherleak.protection.ledger.ledger_file import (
     write_content,
 )
 
-__all__ = ["Ledger", "OverspentError", "in_units"]
+__all__ = ["Ledger", "OverspentError", "held_against", "in_units", "mark_release", "record_release"]
 
 MOST_NAMED = 5
 
@@ -148,7 +147,7 @@ class Ledger:
         """
         noise: Any = getattr(leakage, "_noise", None)
         publishable(noise)
-        return self._record(leakage, ids, None, limit, None, choice=eta_of_choice(choice))
+        return record_release(self.path, leakage, ids, None, limit, None, choice=eta_of_choice(choice))
 
     def leakage(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> Leakage:
         """What all recorded releases together reveal about the rows of a table.
@@ -172,7 +171,7 @@ class Ledger:
         >>> round(float(ledger.leakage(X, y).per_example().max()), 3)
         0.072
         """
-        asked = self._asked(X, y, ids)
+        asked = held_against(self.path, X, y, ids)
         check_no_choices(asked.content["entries"], len(asked.content["carried"]) + 1)
         check_composed(asked.beside({}, None), _ids(asked.rows.table, ids))
         return asked.composed()
@@ -188,7 +187,7 @@ class Ledger:
         >>> ledger.etas(X, y).round(3)
         array([0.046, 0.072, 0.046])
         """
-        return self._asked(X, y, ids).etas({}, None)
+        return held_against(self.path, X, y, ids).etas({}, None)
 
     def remaining(self, eta: float, X: TableLike = None, y: VectorLike = None, ids: VectorLike = None) -> float:
         """An eta that one more release may have for every row without taking anyone past a limit; zero where none is left.
@@ -268,93 +267,97 @@ class Ledger:
             write_content(self.path, {**content, "carried_to": str(fresh.path)})
         return fresh
 
-    # how entries are made and put together
 
-    def _record(
-        self,
-        leakage: Leakage,
-        ids: Any,
-        label: tuple[float, float] | None,
-        limit: float | None,
-        units: Mapping[str, float] | None,
-        about: Json | None = None,
-        choice: float = 0.0,
-    ) -> int:
-        """Record a release in one go with the check of a limit, in given units."""
-        limit = None if limit is None else check_positive(limit, "limit")
-        recordable(leakage)
-        with held(self.path):
-            content = read_content(self.path, fresh=True)
-            check_open(self.path, content)
-            rows = _rows_of(leakage, ids, label, key_of(content))
-            whole = about is not None or limit is not None
-            known = self._known(content, rows, whole)
-            entry = {"at": now(), "about": about, **entry_of(leakage, rows, key_of(content), label, choice)}
-            check_one_target([*content["entries"], entry], len(content["carried"]) + 1)
-            every = _Asked({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
-            every.composed()  # what cannot be composed is refused before it is recorded
-            if limit is not None:
-                _check_limit(every.etas(units or {}, about), limit, _ids(measurement(leakage).table, ids))
-            alone = _Asked({**content, "carried": [], "entries": [entry]}, rows, KnownRows(()).and_these(rows.n))
-            entry["spent"] = spent_record(alone.etas(units or {}, about), units or {})
-            entry["other_ids"] = {
-                own: sorted(names) for own, names in zip(rows.ids, known.other_ids, strict=True) if names
-            }
-            content["entries"].append(entry)
-            write_content(self.path, content)
-        return count_of(content)
+# How entries are made and put together
 
-    def _mark(self, number: int, file_digest: str) -> Json:
-        """Tie the file of a release to its number, here and in what goes on its card."""
-        with held(self.path):
-            content = read_content(self.path)
-            place = number - len(content["carried"]) - 1
-            if not 0 <= place < len(content["entries"]) or "mark" in content["entries"][place]:
-                raise DataError(f"'{self.path}' was replaced while release {number} was written: release again.")
-            mark = content["entries"][place]["mark"] = mark_of(content, number, file_digest)
-            write_content(self.path, content)
-        return {"release": number, "mark": mark}
 
-    def _asked(self, X: TableLike, y: VectorLike, ids: VectorLike) -> _Asked:
-        """The ledger held against the rows of a table."""
-        content = read_content(self.path)
-        if not count_of(content):
-            raise InvalidInputError(f"'{self.path}' records no release yet: nothing has been spent.")
-        table = as_table(X)
-        if table.lazy:
-            raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
-        numbers, _ = numbers_of(y, table.n)
-        rows = Rows(table, numbers, id_digests(key_of(content), _ids(table, ids)))
-        missing = _missing(content["entries"], rows)
-        if missing:
-            raise InvalidInputError(f"X lacks column '{missing[0][1]}', which a recorded release used.")
-        return _Asked(content, rows, self._known(content, rows, whole=True))
+def record_release(
+    path: Path,
+    leakage: Leakage,
+    ids: Any,
+    label: tuple[float, float] | None,
+    limit: float | None,
+    units: Mapping[str, float] | None,
+    about: Json | None = None,
+    choice: float = 0.0,
+) -> int:
+    """Record a release in one go with the check of a limit, in given units."""
+    limit = None if limit is None else check_positive(limit, "limit")
+    recordable(leakage)
+    with held(path):
+        content = read_content(path, fresh=True)
+        check_open(path, content)
+        rows = _rows_of(leakage, ids, label, key_of(content))
+        whole = about is not None or limit is not None
+        known = _known(path, content, rows, whole)
+        entry = {"at": now(), "about": about, **entry_of(leakage, rows, key_of(content), label, choice)}
+        check_one_target([*content["entries"], entry], len(content["carried"]) + 1)
+        every = _Asked({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
+        every.composed()  # what cannot be composed is refused before it is recorded
+        if limit is not None:
+            _check_limit(every.etas(units or {}, about), limit, _ids(measurement(leakage).table, ids))
+        alone = _Asked({**content, "carried": [], "entries": [entry]}, rows, KnownRows(()).and_these(rows.n))
+        entry["spent"] = spent_record(alone.etas(units or {}, about), units or {})
+        entry["other_ids"] = {own: sorted(names) for own, names in zip(rows.ids, known.other_ids, strict=True) if names}
+        content["entries"].append(entry)
+        write_content(path, content)
+    return count_of(content)
 
-    def _known(self, content: Json, rows: Rows, whole: bool) -> KnownRows:
-        """The rows as the releases had them; where the ``whole`` ledger is read with them, they need all columns it used."""
-        missing = _missing(content["entries"], rows)
-        if whole and missing:
-            raise InvalidInputError(
-                f"Release {missing[0][0] + len(content['carried'])} of the ledger used column '{missing[0][1]}', which this "
-                "one leaves out: the ledger has to be held against both. Keep the column, or keep another ledger."
-            )
-        records = _records(content)
-        recorded = {row for entry in records for row in entry["rows"]}
-        foreign = bool(records) and not set(rows.ids) & recorded
-        if foreign and not content["carried"]:
-            raise InvalidInputError(self._other_table())
-        own = (content["carried"], content["entries"], rows, key_of(content))
-        known = known_in(*own, total_squares(records), partly=not whole)
-        if foreign and not known.renamed:
-            raise InvalidInputError(self._other_table())
-        return known
 
-    def _other_table(self) -> str:
-        """Why rows are refused of which no release knows any: under other ids everyone would start again from nothing."""
-        return (
-            f"'{self.path}' is the ledger of another table: no row has an id that any release in it had. Use the ids of these "
-            "releases, or, for another table, another ledger."
+def mark_release(path: Path, number: int, file_digest: str) -> Json:
+    """Tie the file of a release to its number, here and in what goes on its card."""
+    with held(path):
+        content = read_content(path)
+        place = number - len(content["carried"]) - 1
+        if not 0 <= place < len(content["entries"]) or "mark" in content["entries"][place]:
+            raise DataError(f"'{path}' was replaced while release {number} was written: release again.")
+        mark = content["entries"][place]["mark"] = mark_of(content, number, file_digest)
+        write_content(path, content)
+    return {"release": number, "mark": mark}
+
+
+def held_against(path: Path, X: TableLike, y: VectorLike, ids: VectorLike) -> _Asked:
+    """The ledger held against the rows of a table."""
+    content = read_content(path)
+    if not count_of(content):
+        raise InvalidInputError(f"'{path}' records no release yet: nothing has been spent.")
+    table = as_table(X)
+    if table.lazy:
+        raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
+    numbers, _ = numbers_of(y, table.n)
+    rows = Rows(table, numbers, id_digests(key_of(content), _ids(table, ids)))
+    missing = _missing(content["entries"], rows)
+    if missing:
+        raise InvalidInputError(f"X lacks column '{missing[0][1]}', which a recorded release used.")
+    return _Asked(content, rows, _known(path, content, rows, whole=True))
+
+
+def _known(path: Path, content: Json, rows: Rows, whole: bool) -> KnownRows:
+    """The rows as the releases had them; where the ``whole`` ledger is read with them, they need all columns it used."""
+    missing = _missing(content["entries"], rows)
+    if whole and missing:
+        raise InvalidInputError(
+            f"Release {missing[0][0] + len(content['carried'])} of the ledger used column '{missing[0][1]}', which this "
+            "one leaves out: the ledger has to be held against both. Keep the column, or keep another ledger."
         )
+    records = _records(content)
+    recorded = {row for entry in records for row in entry["rows"]}
+    foreign = bool(records) and not set(rows.ids) & recorded
+    if foreign and not content["carried"]:
+        raise InvalidInputError(_other_table(path))
+    own = (content["carried"], content["entries"], rows, key_of(content))
+    known = known_in(*own, total_squares(records), partly=not whole)
+    if foreign and not known.renamed:
+        raise InvalidInputError(_other_table(path))
+    return known
+
+
+def _other_table(path: Path) -> str:
+    """Why rows are refused of which no release knows any: under other ids everyone would start again from nothing."""
+    return (
+        f"'{path}' is the ledger of another table: no row has an id that any release in it had. Use the ids of these "
+        "releases, or, for another table, another ledger."
+    )
 
 
 @dataclass(frozen=True)
@@ -411,14 +414,8 @@ def _missing(entries: Sequence[Json], rows: Rows) -> list[tuple[int, str]]:
 def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
     """The same leakage with etas of some numbers per so many of their units; that of the label under an empty name."""
     information = measurement(leakage).information
-    own = information.releases if isinstance(information, ShapedReleases) else information.jacobians
-    return replace(leakage, _information=information_together([_rescaled(each, units) for each in own]))
-
-
-def _rescaled(release: Jacobian | DataShaped, units: Mapping[str, float]) -> Jacobian | DataShaped:
-    if is_data_shaped(release):
-        return replace(release, jacobian=_in_units(release.jacobian, units))
-    return _in_units(release, units)
+    releases = [Release(_in_units(each.jacobian, units), each.mechanism) for each in information.releases]
+    return replace(leakage, _information=information_together(releases))
 
 
 def _in_units(J: Jacobian, units: Mapping[str, float]) -> Jacobian:

@@ -21,6 +21,7 @@ from fisherleak._support.namespaces import Json
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
@@ -29,11 +30,9 @@ from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import refuse_several
-from fisherleak.engine.norms.averaged import as_averaged
-from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions.coordinates import encoded_together, in_label_unit
-from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.leakage import Leakage, check_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table
 from fisherleak.protection.ledger.known_rows import CARRY, Rows, cell_digests, recorded_labels, row_digests, used_by
@@ -89,13 +88,12 @@ def _listed(x: Any) -> Any:
 
 def recordable(leakage: Leakage) -> Jacobian:
     """The Jacobian of a release that a ledger can keep; else a refusal by name."""
-    if not isinstance(leakage, Leakage):
-        raise InvalidInputError(f"A ledger takes a leakage from fisherleak.measure; got {type(leakage).__name__}.")
+    check_leakage(leakage, "A ledger")
     known = measurement(leakage)
     refuse_several(known.information, "a ledger")
     if known.noise is None or len(known.information.fits) != 1:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
-    if as_averaged(known.information) is not None:
+    if known.information.averaged is not None:
         raise InvalidInputError(
             "A ledger adds up matrices, and ObjectivePerturbation of this loss is known by upper limits of single etas: use "
             "noise on parameters, fisherleak.Gaussian."
@@ -128,8 +126,8 @@ def recordable(leakage: Leakage) -> Jacobian:
 
 def _mechanism_of(leakage: Leakage) -> Json | None:
     """Of noise that the data shape; None for other noise, which is in B."""
-    information = measurement(leakage).information
-    return dict(information.mechanism.record()) if isinstance(information, DataShaped) else None
+    mechanism = measurement(leakage).information.releases[0].mechanism
+    return None if mechanism is None else dict(mechanism.record())
 
 
 def _columns(leakage: Leakage, jacobian: Jacobian) -> list[Json]:
@@ -291,11 +289,11 @@ def _check_sources(column: Json, known: Mapping[str, Sequence[str]]) -> None:
 
 def release_from(
     entry: Mapping[str, Any], rows: Rows, places: NDArray[np.int64], attributes: tuple[Attribute, ...]
-) -> Jacobian | DataShaped:
+) -> Release:
     """A recorded release over the rows of a table, which it had at some places, by some coordinates of its attributes."""
     jacobian = replace(_jacobian_from(entry, rows, places), attributes=attributes)
     record = entry.get("mechanism")
-    return jacobian if record is None else DataShaped(jacobian, MECHANISMS[record["kind"]].from_record(record))
+    return Release(jacobian, None if record is None else MECHANISMS[record["kind"]].from_record(record))
 
 
 def _jacobian_from(entry: Mapping[str, Any], rows: Rows, places: NDArray[np.int64]) -> Jacobian:

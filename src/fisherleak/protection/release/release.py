@@ -17,7 +17,7 @@ from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.add_noise_and_round import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, Frame
+from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of, declared_frame, has_own_shape
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own
@@ -260,7 +260,7 @@ class FittedModel:
     def _known(self, noise: Any) -> list[Scale]:
         """What scalers and imputers learned of each feature, with scales and centres from the bounds of the noise."""
         estimator, scales = final_estimator(self.model), self._folded[1]
-        known = within_frame(complete(scales or (), int(estimator.coef_.shape[-1])), _declared_frame(noise))
+        known = within_frame(complete(scales or (), int(estimator.coef_.shape[-1])), declared_frame(noise))
         if outputs_of(estimator) > 1:
             refuse_learned_fills(known)
         penalised = self._intercept and getattr(estimator, "solver", None) == "liblinear"
@@ -309,8 +309,8 @@ def _frame_of(known: Sequence[Scale], intercept: bool, noise: Any) -> NoiseFrame
 
 def _check_same_space(noise: Any, folds: bool) -> None:
     """Refuse noise that was calibrated for another release than this: its limit would not hold."""
-    folded = getattr(getattr(noise, "calibrated", None), "folded", None)
-    if folded is None or folded == folds:
+    told = calibration_of(noise)
+    if told is None or told.folded is None or told.folded == folds:
         return
     if folds:
         raise InvalidInputError(
@@ -321,11 +321,6 @@ def _check_same_space(noise: Any, folds: bool) -> None:
         "noise was calibrated end to end, and this release takes preprocessing as public: release with public='nothing', or "
         "calibrate on fl.measure(…, public='preprocessing')."
     )
-
-
-def _declared_frame(noise: Any) -> Frame:
-    """Centres and scales of features that declared bounds gave when the noise was calibrated."""
-    return getattr(getattr(noise, "calibrated", None), "frame", None) or ()
 
 
 # A Fit
@@ -346,7 +341,7 @@ class FittedRecord:
 
     def acted_on(self, noise: Any) -> tuple[Vector, None]:
         """All parameters."""
-        if getattr(getattr(noise, "calibrated", None), "shape", None) is not None:
+        if has_own_shape(noise):
             raise InvalidInputError(
                 "noise has a shape that stays with its rows, and the record of a released Fit holds its noise: release a model "
                 "of scikit-learn, or use another shape."

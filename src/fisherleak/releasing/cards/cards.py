@@ -17,6 +17,7 @@ from fisherleak._support.json import plain, versions
 from fisherleak._support.level_types import plain_level
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.noise import Noise, grid_of
+from fisherleak.engine.noise.calibrated import calibration_of
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.noise.shaping import ISOTROPIC, shape_words
 from fisherleak.tables import Feature
@@ -170,7 +171,7 @@ def two_digits(rows: int) -> int:
 
 def _scale_words(noise: Noise, whose: str = "row") -> str:
     """Whether anybody decides the noise's scale."""
-    told = getattr(noise, "calibrated", None)
+    told = calibration_of(noise)
     if told is None or not (told.counted or told.by_present_rows):
         return "The noise's scale was given."
     if not told.counted:
@@ -180,7 +181,7 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
         )
     likely = (
         f"with a probability of at most {told.probability:g}, kinds of columns being as they are"
-        if told.probability < 1
+        if told.probability is not None and told.probability < 1
         else "with a probability that nothing is claimed of"
     )
     return (
@@ -201,7 +202,7 @@ def sentences_of(card: Json) -> list[str]:
     """What a card says in words: all of it follows from its other fields, so that anyone can write it again."""
     record, people = card["noise"], card["settings"]["person"] is not None
     noise = from_card(record, np.eye(1) if isinstance(record.get("shape"), str) else None)
-    told = getattr(noise, "calibrated", None)
+    told = calibration_of(noise)
     limited = card["eta"]["limit"] is not None
     limit = f"The limit is on {card['eta']['limit_on']}" if limited else "There is no limit: the noise was given"
     sentences = [

@@ -20,7 +20,7 @@ from fisherleak._support.namespaces import Json, Seed
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration
+from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -126,7 +126,7 @@ def admitted_noise(
         remedies = (_far_columns(trained, bounds), _enough(trained, limit, columns, bounds, shape))
         raise NoUsefulBoundError(" ".join([str(error), *filter(None, remedies)])) from None
     largest = max(found, key=lambda noise: noise.scale)
-    told: Calibration | None = getattr(largest, "calibrated", None)
+    told = calibration_of(largest)
     noise = largest.rescaled(largest.scale * trained.unit)
     if told is None:
         return noise
@@ -137,7 +137,7 @@ def admitted_noise(
 
 def _chance(trained: Trained, settings: Settings, found: Sequence[Noise], bounds: Json) -> float:
     """That replacing one row changes the scale, at most: all limits together, in hundredths; 1 where it can change more."""
-    records = [getattr(noise, "calibrated", None) for noise in found]
+    records = [calibration_of(noise) for noise in found]
     chances = [1.0 if record is None or record.probability is None else record.probability for record in records]
     settled = is_settled(trained.design, settings, bounds)
     return round(min(1.0, sum(chances)), 2) if settled else 1.0
@@ -197,13 +197,13 @@ def least_admitted(
     The scale is a number of the data, which stays in the house.
     """
     noises = _calibrated_all(trained, limit, columns, bounds, 0, shape)
-    records: list[Calibration | None] = [getattr(noise, "calibrated", None) for noise in noises]
+    records = [calibration_of(noise) for noise in noises]
     needed = [
         r.confidential.upper / math.sqrt(r.eta**2 - r.confidential.second**2)
         for r in records
         if r is not None and r.eta is not None and r.confidential is not None
     ]
-    told: Calibration | None = getattr(max(noises, key=lambda noise: noise.scale), "calibrated", None)
+    told = calibration_of(max(noises, key=lambda noise: noise.scale))
     known = {} if told is None else _in_own_units(trained.design, settings, told.bounds or {})
     chance = _chance(trained, settings, noises, known)
     own = {} if told is None else told.record() | {"bounds": known, "probability": chance}

@@ -6,8 +6,9 @@ Every step is a sentence, with the argument that decides otherwise; values of ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from fisherleak.errors import InvalidInputError
@@ -15,7 +16,7 @@ from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.decide.numbers_in_text import Survey, Unread, surveys_of
 from fisherleak.tables.decide.total_rows import without_totals
 from fisherleak.tables.read.cell_formats import class_marks, is_missing, read_number
-from fisherleak.tables.read.parts import MemoryPart, Part, RawTable, over_parts
+from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["OTHER", "Change", "Written", "as_written", "changed"]
 
@@ -74,32 +75,6 @@ def _without(values: Any, na: Sequence[str]) -> Any:
     return pc.if_else(hit, pa.scalar(None, values.type), values)
 
 
-@dataclass(frozen=True)
-class ChangedPart:
-    """A part whose columns are changed as they are read."""
-
-    part: Part
-    how: Mapping[str, Change]
-
-    @property
-    def rows(self) -> int:
-        return self.part.rows
-
-    @property
-    def start(self) -> int:
-        return self.part.start
-
-    def read(self, names: Sequence[str]) -> Any:
-        return _applied(self.part.read(names), self.how)
-
-    def where(self, row: int) -> str:
-        return self.part.where(row)
-
-    def finer(self, most: int) -> Iterator[ChangedPart]:
-        for piece in self.part.finer(most):
-            yield ChangedPart(piece, self.how)
-
-
 def _applied(table: Any, how: Mapping[str, Change]) -> Any:
     for j, name in enumerate(table.column_names):
         if name in how:
@@ -115,8 +90,7 @@ def changed(raw: RawTable, how: Mapping[str, Change]) -> RawTable:
 
     parts = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
     for k, part in enumerate(parts):
-        here = isinstance(part, MemoryPart)
-        parts[k] = MemoryPart(_applied(part.table, how), part.start) if here else ChangedPart(part, how)
+        parts[k] = part.changed(partial(_applied, how=how))
     kinds = tuple(_kind(kind, how.get(name)) for name, kind in zip(raw.names, raw.kinds, strict=True))
     assert all(isinstance(kind, pa.DataType) for kind in kinds)
     return replace(raw, kinds=kinds, parts=parts if isinstance(raw.parts, list) else tuple(parts))

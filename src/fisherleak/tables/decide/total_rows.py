@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak.tables.decide.choices import sort_of
-from fisherleak.tables.read.parts import MemoryPart, Part, RawTable, over_parts
+from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["without_totals"]
 
@@ -128,9 +128,7 @@ def _shortened(raw: RawTable, count: int) -> tuple[RawTable, list[str]]:
     which = f"The last row ({raw.rows}) looks like a total of the others and is"
     if count > 1:
         which = f"The last {count} rows ({rows + 1} to {raw.rows}) look like totals of the others and are"
-    last = raw.parts[-1]
-    shorter = MemoryPart(last.table.slice(0, last.rows - count), last.start) if isinstance(last, MemoryPart) else None
-    part: Any = replace(last, rows=last.rows - count) if shorter is None else shorter  # type: ignore[type-var]
+    part = raw.parts[-1].shorter(count)
     kept = raw.parts if isinstance(raw.parts, list) else list(raw.parts)
     kept[-1:] = [part] if part.rows else []
     parts = kept if isinstance(raw.parts, list) else tuple(kept)

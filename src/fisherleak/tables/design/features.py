@@ -157,15 +157,17 @@ def _feature(
     column: Column, fact: Moments | Counter[Any], who: Who | None, gaps: Gaps, profile: Profile, choices: Choices
 ) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
-    if not (fact.count if isinstance(fact, Moments) else fact):
-        return NOTHING
-    if isinstance(fact, Moments):
+    if not isinstance(fact, Counter):
+        if not fact.count:
+            return NOTHING
         numbers = profile.numbers
         few = numbers is not None and numbers.few is not None
         made = _number(column.name, fact, gaps, few, choices.within(column.name))
         if isinstance(made, str) or not column.yes_no or numbers is None:
             return made
         return replace(made, yes_no=True, low=numbers.low, step=numbers.high - numbers.low)
+    if not fact:
+        return NOTHING
     levels, pooled, strays = _levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
@@ -253,7 +255,7 @@ def features_of(
         c.name: why.get(c.name) or _feature(c, facts.columns[k], who[k], facts.gaps[k], profiles[c.name], choices)
         for k, c in enumerate(used)
     }
-    features = [feature for feature in found.values() if isinstance(feature, Feature)]
+    features = [feature for feature in found.values() if not isinstance(feature, str)]
     features += [_telling(f, [*profiles]) for f in features if f.kind == "number" and has_feature(f.gaps)]
     return _placed(features, choices.target), {name: why for name, why in found.items() if isinstance(why, str)}
 

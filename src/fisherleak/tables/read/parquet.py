@@ -9,13 +9,14 @@ import glob
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 
-__all__ = ["Opened", "ParquetPart", "checksum", "parquet_files", "parquet_parts"]
+__all__ = ["ParquetPart", "checksum", "opened", "parquet_files", "parquet_parts"]
 
 PART_BYTES = 2**26
 """Bytes of a part before it is cut at the next row group: a worker holds several at once."""
@@ -42,7 +43,7 @@ class ParquetPart:
 
     def read(self, names: Sequence[str]) -> Any:
         """These columns as an Arrow table."""
-        with Opened(self.url) as file:
+        with opened(self.url) as file:
             table = file.read_row_groups(list(self.groups), columns=list(names)).select(list(names))
         from fisherleak.tables.read.arrow_columns import without_halves  # names of columns are completed without NumPy
 
@@ -54,21 +55,26 @@ class ParquetPart:
 
     def finer(self, most: int) -> Iterator[Self]:
         """The same rows in parts of at most ``most``: of fewer row groups, or, where one is larger, of slices of it."""
-        at = 0
+        before = -self.offset  # rows of the part that are above the group
         for group, size in zip(self.groups, self.sizes, strict=True):
-            count = -(-size // most)
+            low, high = max(0, -before), min(size, self.rows - before)
+            count = -(-(high - low) // most)
             for k in range(count):
-                offset, end = k * size // count, (k + 1) * size // count
+                offset, end = (low + j * (high - low) // count for j in (k, k + 1))
                 yield replace(
                     self,
                     groups=(group,),
                     sizes=(size,),
-                    first_row=self.first_row + at + offset,
-                    start=self.start + at + offset,
+                    first_row=self.first_row + before + offset,
+                    start=self.start + before + offset,
                     rows=end - offset,
                     offset=offset,
                 )
-            at += size
+            before += size
+
+    def shorter(self, count: int) -> Self:
+        """Without its last rows."""
+        return replace(self, rows=self.rows - count)
 
 
 def parquet_files(pattern: str | Sequence[str]) -> list[str]:
@@ -159,7 +165,7 @@ def _joined(kinds: list[Any]) -> Any:
 
 def _footer(url: str, start: int) -> tuple[Any, list[ParquetPart]]:
     """A file's schema and its parts."""
-    with Opened(url) as file:
+    with opened(url) as file:
         parts: list[ParquetPart] = []
         groups: list[int] = []
         sizes: list[int] = []
@@ -181,33 +187,24 @@ def _footer(url: str, start: int) -> tuple[Any, list[ParquetPart]]:
         return schema_without_halves(file.schema_arrow), parts
 
 
-class Opened:
+@contextmanager
+def opened(url: str) -> Iterator[Any]:
     """A Parquet file, open; what goes wrong inside names the file."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def __enter__(self) -> Any:
-        from pyarrow.parquet import ParquetFile
-
-        self.stream = _stream(self.url)
-        try:
-            if self.stream.read(4) != b"PAR1":
-                raise DataError(f"{self.url} is no Parquet file: give one that is, or leave it out.")
-            self.stream.seek(0)
-            return ParquetFile(self.stream)
-        except Exception as error:
-            self.__exit__(type(error), error, None)
-            raise
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        import pyarrow
-
-        self.stream.close()
-        if isinstance(error, (pyarrow.ArrowException, OSError, EOFError)) and not isinstance(error, FisherleakError):
-            raise DataError(
-                f"{self.url} is a damaged Parquet file ({_short(error)}): get it again, or leave it out."
-            ) from None
+    stream = _stream(url)
+    try:
+        if stream.read(4) != b"PAR1":
+            raise DataError(f"{url} is no Parquet file: give one that is, or leave it out.")
+        stream.seek(0)
+        yield ParquetFile(stream)
+    except FisherleakError:
+        raise
+    except (pyarrow.ArrowException, OSError, EOFError) as error:
+        raise DataError(f"{url} is a damaged Parquet file ({_short(error)}): get it again, or leave it out.") from None
+    finally:
+        stream.close()
 
 
 def _stream(url: str) -> Any:

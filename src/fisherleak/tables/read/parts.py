@@ -57,6 +57,12 @@ class Part(Protocol):
     def finer(self, most: int) -> Iterable[Part]:
         """The same rows in parts of at most ``most``."""
 
+    def shorter(self, count: int) -> Part:
+        """Without its last ``count`` rows."""
+
+    def changed(self, change: Callable[[Any], Any]) -> Part:
+        """The same rows with columns changed: at once in memory, when they are read else."""
+
 
 @dataclass(frozen=True)
 class MemoryPart:
@@ -79,6 +85,12 @@ class MemoryPart:
         for offset in range(0, self.rows, most):
             yield MemoryPart(self.table.slice(offset, most), self.start + offset)
 
+    def shorter(self, count: int) -> MemoryPart:
+        return MemoryPart(self.table.slice(0, self.rows - count), self.start)
+
+    def changed(self, change: Callable[[Any], Any]) -> MemoryPart:
+        return MemoryPart(change(self.table), self.start)
+
 
 @dataclass(frozen=True)
 class FilePart(ParquetPart):
@@ -94,6 +106,41 @@ class FilePart(ParquetPart):
         if not self.several:
             return f"row {self.start + row + 1}"
         return f"row {self.first_row + row + 1} of {PurePosixPath(self.url).name}"
+
+    def changed(self, change: Callable[[Any], Any]) -> ChangedPart:
+        return ChangedPart(self, change)
+
+
+@dataclass(frozen=True)
+class ChangedPart:
+    """A part whose columns are changed as they are read."""
+
+    part: Part
+    change: Callable[[Any], Any]
+
+    @property
+    def rows(self) -> int:
+        return self.part.rows
+
+    @property
+    def start(self) -> int:
+        return self.part.start
+
+    def read(self, names: Sequence[str]) -> Any:
+        return self.change(self.part.read(names))
+
+    def where(self, row: int) -> str:
+        return self.part.where(row)
+
+    def finer(self, most: int) -> Iterator[ChangedPart]:
+        for piece in self.part.finer(most):
+            yield ChangedPart(piece, self.change)
+
+    def shorter(self, count: int) -> ChangedPart:
+        return ChangedPart(self.part.shorter(count), self.change)
+
+    def changed(self, change: Callable[[Any], Any]) -> ChangedPart:
+        return ChangedPart(self, change)
 
 
 @dataclass(frozen=True)

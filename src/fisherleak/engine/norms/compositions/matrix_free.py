@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Product, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Product, Releases, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.perturbation import Attribute
@@ -34,41 +32,12 @@ FEW = 4
 
 
 @dataclass(frozen=True)
-class MatrixFree:
+class MatrixFree(Releases):
     """The information of several releases, or of one whose attributes move the features in a way that differs by row."""
-
-    jacobians: tuple[Jacobian, ...]
-    several: ClassVar[bool] = False
-    data_dependent: ClassVar[bool] = False
-    closed_mechanism: ClassVar[None] = None
-    shares_known: ClassVar[bool] = True
-
-    @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        return self.jacobians
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.jacobians[0].attributes
-
-    @property
-    def folded(self) -> bool:
-        return any(part.folding is not None for part in self.jacobians)
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return tuple(part.fit for part in self.jacobians)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobians[0].X, self.jacobians[0].y
 
     @property
     def error(self) -> float:
         return max(rounding_of(fit) for fit in self.fits) + WANTED
-
-    def scaled(self, factor: float) -> MatrixFree:
-        return replace(self, jacobians=tuple(part.scaled(factor) for part in self.jacobians))
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         simple = self._simple(attributes)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
-from fisherleak.engine.fit.minimise import Fit, one_by_one
-from fisherleak.engine.information import Information, Product, rounding_of
+from fisherleak.engine.fit.minimise import one_by_one
+from fisherleak.engine.information import Information, Product, Release, Releases, rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped
+from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.compositions.shaped_parts import (
     SETTLED,
@@ -28,50 +29,29 @@ from fisherleak.engine.norms.compositions.shaped_parts import (
     fixed_spectrum,
     largest_eta,
 )
-from fisherleak.engine.norms.data_shaped import DataShaped, check_measurable
+from fisherleak.engine.norms.data_shaped import check_measurable
 from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
-__all__ = ["ShapedOutputs", "ShapedReleases", "is_data_shaped", "jacobian_in", "refuse_membership"]
+__all__ = ["ShapedOutputs", "ShapedReleases", "refuse_membership"]
 
 Vector = NDArray[np.float64]
-Release = Jacobian | DataShaped
 State = tuple[Vector, ...]
 
 
 @dataclass(frozen=True)
-class ShapedReleases:
+class ShapedReleases(Releases):
     """The information of several releases, each at its own scale, one or more with noise that the data shape."""
 
-    releases: tuple[Release, ...]
-    data_dependent: ClassVar[bool] = True
-    closed_mechanism: ClassVar[None] = None
-    shares_known: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        for jacobian in map(jacobian_in, self.releases):
-            check_measurable(jacobian, self.first_shaped.mechanism, beside=True)
+        for each in self.terms:
+            check_measurable(each.jacobian, first_mechanism(self), beside=True)
 
     @property
-    def first_shaped(self) -> DataShaped:
-        """The first release whose noise the data shape."""
-        return next(each for each in self.releases if is_data_shaped(each))
-
-    @property
-    def several(self) -> bool:
-        return False
-
-    @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        return tuple(map(jacobian_in, self.releases))
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return jacobian_in(self.releases[0]).attributes
+    def terms(self) -> tuple[Release, ...]:
+        """Releases of one output, whose information adds up."""
+        return self.releases
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -79,24 +59,11 @@ class ShapedReleases:
         self._refuse("this")
 
     def _refuse(self, what: str) -> NoReturn:
-        name = type(self.first_shaped.mechanism).__name__
+        name = type(first_mechanism(self)).__name__
         raise InvalidInputError(
             f"{name} has a shape that depends on the data, which {what} does not count: compose releases with noise on "
             "parameters, fisherleak.Gaussian."
         )
-
-    @property
-    def folded(self) -> bool:
-        return False
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return tuple(jacobian_in(each).fit for each in self.releases)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        first = jacobian_in(self.releases[0])
-        return first.X, first.y
 
     @property
     def error(self) -> float:
@@ -110,7 +77,7 @@ class ShapedReleases:
     @property
     def _labels(self) -> tuple[int, ...]:
         """Which label each release is about: they have one in common."""
-        return (0,) * len(self.releases)
+        return (0,) * len(self.terms)
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts, places = self._parts(attributes), _Places(self._labels if label else None)
@@ -134,8 +101,8 @@ class ShapedReleases:
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         def single(some: list[Attribute]) -> Vector:
-            pairs = zip(self.releases, self._parts(some), strict=True)
-            norms = [map_rows(part.diagonals, *jacobian_in(each).arrays, width=len(some)) for each, part in pairs]
+            pairs = zip(self.terms, self._parts(some), strict=True)
+            norms = [map_rows(part.diagonals, *each.jacobian.arrays, width=len(some)) for each, part in pairs]
             return np.asarray(np.sqrt(np.sum(np.square(norms), axis=0)))
 
         count = self.rows[0].shape[0]
@@ -185,7 +152,7 @@ class ShapedReleases:
 
     @property
     def _arrays(self) -> tuple[Array | None, ...]:
-        return tuple(x for each in self.releases for x in jacobian_in(each).arrays)
+        return tuple(x for each in self.terms for x in each.jacobian.arrays)
 
     def _blocks(self, parts: Sequence[ShapedParts], arrays: Sequence[Array | None]) -> list[State]:
         """What the parts need of a block of ``_arrays``."""
@@ -196,15 +163,23 @@ class ShapedReleases:
         return self._blocks(parts, tuple(None if x is None else x[chosen] for x in self._arrays))
 
     def _parts(self, attributes: Sequence[Attribute]) -> list[ShapedParts]:
-        return [_part(each, attributes) for each in self.releases]
+        found = []
+        for each, spectrum in zip(self.terms, self._spectra, strict=True):
+            E = each.jacobian.map(each.jacobian.named(attributes))
+            found.append(ShapedParts(each.jacobian.fit, spectrum, E.after(spectrum.basis.T), E.pull(spectrum.theta)))
+        return found
+
+    @cached_property
+    def _spectra(self) -> list[Spectrum]:
+        pairs = [(each.jacobian, each.mechanism) for each in self.terms]
+        return [fixed_spectrum(J) if mechanism is None else mechanism.spectrum(J.fit) for J, mechanism in pairs]
 
 
 @dataclass(frozen=True)
 class ShapedOutputs(ShapedReleases):
     """The information of one release of a model of several numbers, with noise that the data shape."""
 
-    jacobian: Jacobian
-    mechanism: SelfShaped
+    outputs: tuple[Release, ...]
 
     @classmethod
     def of(cls, jacobian: Jacobian, mechanism: SelfShaped) -> ShapedOutputs:
@@ -221,32 +196,20 @@ class ShapedOutputs(ShapedReleases):
                 f"{name} is measured with public='preprocessing' only: what scalers learn would move its shape too."
             )
         Y = np.asarray(host(jacobian.y))
-        releases = []
+        outputs = []
         for k, one in enumerate(one_by_one(fit)):
             own = jacobian_of(one, jacobian.X, Y[:, k], Gaussian(1.0), jacobian.attributes)
             check_measurable(own, mechanism)
-            releases.append(DataShaped(own, mechanism))
-        return cls(tuple(releases), jacobian, mechanism)
+            outputs.append(Release(own, mechanism))
+        return cls((Release(jacobian, mechanism),), tuple(outputs))
 
     @property
-    def fits(self) -> tuple[Fit, ...]:
-        return (self.jacobian.fit,)
-
-    @property
-    def several(self) -> bool:
-        return True
-
-    @property
-    def release_jacobians(self) -> tuple[Jacobian, ...]:
-        return (self.jacobian,)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobian.X, self.jacobian.y
+    def terms(self) -> tuple[Release, ...]:
+        return self.outputs
 
     @property
     def _labels(self) -> tuple[int, ...]:
-        return tuple(range(len(self.releases)))
+        return tuple(range(len(self.terms)))
 
 
 @dataclass(frozen=True)
@@ -281,28 +244,14 @@ class _Places:
 
 def refuse_membership(information: Information) -> NoReturn:
     """Say by name that no one number tells how far apart releases with and without a row are."""
-    one: Any = information
-    shaped: DataShaped = getattr(one, "first_shaped", one)
-    simulated = len(getattr(one, "releases", (one,))) == 1 and shaped.jacobian.fit.loss.quadratic
+    simulated = information.closed_mechanism is not None
     remedy = "simulate it, fisherleak.attacks.Membership(…).simulate(noise)"
     raise InvalidInputError(
         "membership has a closed form for noise whose shape does not depend on the data, and that of "
-        f"{type(shaped.mechanism).__name__} does: {remedy if simulated else 'use fisherleak.Gaussian'}."
+        f"{type(first_mechanism(information)).__name__} does: {remedy if simulated else 'use fisherleak.Gaussian'}."
     )
 
 
-def is_data_shaped(release: Release) -> TypeIs[DataShaped]:
-    """Whether the data shape the noise of a release; fixed noise is in its Jacobian."""
-    return isinstance(release, DataShaped)
-
-
-def jacobian_in(release: Release) -> Jacobian:
-    """The Jacobian of a release, with fixed noise or with one that the data shape."""
-    return release.jacobian if is_data_shaped(release) else release
-
-
-def _part(release: Release, attributes: Sequence[Attribute]) -> ShapedParts:
-    jacobian = jacobian_in(release)
-    spectrum = release.spectrum if is_data_shaped(release) else fixed_spectrum(jacobian)
-    E = jacobian.map(jacobian.named(attributes))
-    return ShapedParts(jacobian.fit, spectrum, E.after(spectrum.basis.T), E.pull(spectrum.theta))
+def first_mechanism(information: Information) -> SelfShaped:
+    """That of the first release whose noise the data shape."""
+    return next(each.mechanism for each in information.releases if each.mechanism is not None)

@@ -87,7 +87,7 @@ class StackedReleases:
 
     def grams(self, rows: Sequence[Array | None]) -> Array:
         """J_i^T J_i of the stack by the compiled kernel, (b, m + label, m + label)."""
-        from fisherleak.engine.norms.kernels.grams_numba import Release, grams
+        from fisherleak.engine.norms.kernels.grams_numba import ReleaseArrays, grams
 
         parts = []
         for kind, own in zip(self.kinds, self.split(rows), strict=True):
@@ -95,7 +95,7 @@ class StackedReleases:
             x = part.rows
             derivatives = (x.r, x.a, x.c) if x.direct is None else (np.ones_like(x.r), x.a, x.c)
             E = part.E if x.direct is None else x.moved(part.E)
-            parts.append(Release(kind.B, kind.model.theta, x.x, derivatives, E))
+            parts.append(ReleaseArrays(kind.B, kind.model.theta, x.x, derivatives, E))
         return grams(parts, self.label)
 
     def large(self, rows: Sequence[Array | None], width: int) -> Array:

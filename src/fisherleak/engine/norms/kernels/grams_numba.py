@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fisherleak.engine.jacobian.block_maps import BlockMap
 from fisherleak.engine.norms.kernels.compiled import compiled
 
-__all__ = ["Release", "grams"]
+__all__ = ["ReleaseArrays", "grams"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -23,7 +23,7 @@ GRAM_VALUES = 2**18
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseArrays:
     """What one release brings to the matrices of a block."""
 
     B: Vector
@@ -38,7 +38,7 @@ class Release:
     """Its scale, if any, is that of the direct effect alone."""
 
 
-def grams(releases: Sequence[Release], label: bool) -> Vector:
+def grams(releases: Sequence[ReleaseArrays], label: bool) -> Vector:
     """J_i^T J_i of the stack of all releases: (b, m + label, m + label)."""
     edges = np.cumsum([0, *(part.B.shape[0] for part in releases)])
     count, width = releases[0].x.shape[0], sum(place.size for place in releases[0].E.places)
@@ -52,7 +52,7 @@ def grams(releases: Sequence[Release], label: bool) -> Vector:
 
 
 def _fill_all(
-    G: Vector, u: Vector, derivatives: Vector, releases: Sequence[Release], edges: Index, label: bool
+    G: Vector, u: Vector, derivatives: Vector, releases: Sequence[ReleaseArrays], edges: Index, label: bool
 ) -> None:
     """A few rows at a time, so that what moves stays in the cache."""
     width, size = G.shape[1] - int(label), int(edges[-1]) + len(releases)
@@ -66,7 +66,7 @@ def _fill_all(
         _kernel(first, last, G, u, derivatives, A, edges, label)
 
 
-def _move(A: Vector, release: Release, rows: slice) -> None:
+def _move(A: Vector, release: ReleaseArrays, rows: slice) -> None:
     """B E_i, with theta E_i as a last column, by direction into (m, b or 1, p + 1): one product of BLAS for each."""
     E, both = release.E, np.concatenate([release.B, release.theta[None, :]]).T
     local = iter(E.given)
