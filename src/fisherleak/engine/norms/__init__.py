@@ -3,19 +3,15 @@
 There are three kinds: where rows share an eigenbasis, where they do not, and models of several outputs.
 """
 
-from fisherleak._support.arrays import Array
-from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
-from fisherleak.engine.jacobian.folding import Folding
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
 from fisherleak.engine.norms.shared_basis import SharedBasis
 
-__all__ = ["every_release", "information_about", "information_of", "one_release", "refuse_several", "with_other_noise"]
+__all__ = ["every_release", "information_of", "one_release", "refuse_several", "with_other_noise"]
 
 
 def information_of(first: Jacobian, *others: Jacobian) -> Information:
@@ -29,18 +25,6 @@ def information_of(first: Jacobian, *others: Jacobian) -> Information:
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
         return MatrixFree((first, *others))
     return SharedBasis(first)
-
-
-def information_about(
-    fit: Fit,
-    X: Array,
-    y: Array,
-    noise: Noise | Disclosed,
-    attributes: tuple[Attribute, ...],
-    folding: Folding | None = None,
-) -> Information:
-    """The information that a fit, released with noise, holds about its rows."""
-    return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 
 def one_release(information: Information) -> Jacobian:
