@@ -14,11 +14,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.minimise import Fit, check_determined, distance, fit_at, is_fit
 from fisherleak.engine.fit.newton import SMALL_STEP
-from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.fit.risk import Risk, largest_of
 from fisherleak.engine.fit.training_data import (
     TrainingData,
     check_training_data,
@@ -30,7 +30,7 @@ from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
-from fisherleak.engine.magnitudes import check_directions, check_penalty
+from fisherleak.engine.magnitudes import MOST, check_directions, check_penalty
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
@@ -43,7 +43,7 @@ from fisherleak.models.steps.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.steps.imputers import Mask, absent_features, with_fills
 from fisherleak.models.steps.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
 from fisherleak.models.steps.transformers import through
-from fisherleak.rows import first_rows, map_partitions, map_rows
+from fisherleak.rows import first_rows, map_partitions, map_rows, sum_rows
 from fisherleak.rows.selection import lazy_labels, same_rows
 
 __all__ = [
@@ -239,7 +239,10 @@ def _read_fit(fit: Fit, table: Table, y: VectorLike, sample_weight: VectorLike) 
     if weights is not None and not _same_weights(weights, fit.sample_weight):
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
     data = replace(data, weights=fit.sample_weight)
-    check_training_data(data, fit.loss, fit.intercept is not None)
+    # minimise has looked at every column: where all values are of sizes that it takes, only the labels are looked at again
+    (largest,) = sum_rows(_largest, X, join=largest_of)
+    seen = replace(data, X=X[:, :1]) if float(largest) <= MOST else data
+    check_training_data(seen, fit.loss, fit.intercept is not None)
     away = distance(fit, X, data.y)
     if not away <= SAME_DATA:
         raise InvalidInputError(
@@ -247,6 +250,12 @@ def _read_fit(fit: Fit, table: Table, y: VectorLike, sample_weight: VectorLike) 
             "order, that it was fitted on."
         )
     return Reading(fit, data, as_attributes(None, X.shape, table.names))
+
+
+def _largest(X: Array) -> tuple[Array]:
+    xp = namespace(X)
+    x = as_real(X, xp)
+    return (xp.maximum(xp.max(x), -xp.min(x)),)
 
 
 def _same_weights(weights: Array, own: Array | None) -> bool:

@@ -74,7 +74,7 @@ class Point:
     def distance(self, factor: Factor) -> float:
         """Newton decrement relative to the size of the model: see :class:`Fit`."""
         decrement = float(namespace(self.gradient).sum(self.gradient * factor.solve(self.gradient)))
-        return 0.0 if self.size == 0 else math.sqrt(max(decrement, 0.0) / self.size)
+        return math.sqrt(max(decrement, 0.0) / self.size) if self.size > 0 else 0.0
 
 
 def _counted(x: Array, weights: Array | None) -> Array:
