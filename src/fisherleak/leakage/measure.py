@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.fit.minimise import Fit, is_fit
+from fisherleak.engine.fit.minimise import is_fit
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
@@ -160,7 +160,8 @@ def _measured(
 ) -> Leakage:
     names = table.names if table.is_frame else None
     queried = Queried(None if is_fit(model) else model, names, len(table.names), reading.folding is not None)
-    whitening = _bound(noise, queried, reading.fit)
+    # what the Jacobian is whitened by: the noise, or what answers to queries tell of this fit
+    whitening = told_by(noise, queried.features(noise.X_query), reading.fit) if is_interface(noise) else noise
     records = larger_side(reading, whitening)
     if attributes is not None:
         if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
@@ -193,13 +194,6 @@ def _frames(reading: Reading, folding: Folding, table: Table) -> tuple[RowsFrame
     )
     weights = reading.fit.sample_weight if folding.weighted else None
     return (RowsFrame(X, reading.data.y, weights, columns),) if columns else ()
-
-
-def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
-    """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
-    if is_interface(noise):
-        return told_by(noise, queried.features(noise.X_query), fit)
-    return noise
 
 
 def _absent(reading: Reading) -> NDArray[np.bool_]:

@@ -36,11 +36,9 @@ from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_RES
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import check_each_class, is_each_class
 from fisherleak.models.several import (
-    all_parameters,
     class_numbers,
     known_classes,
     one_against_rest,
-    outputs_of,
     several_numbers,
 )
 from fisherleak.rows import map_rows, sum_rows
@@ -50,7 +48,6 @@ __all__ = [
     "Recipe",
     "check_supported",
     "frozen",
-    "parameters",
     "recipe_of",
     "set_parameters",
 ]
@@ -84,15 +81,6 @@ def check_supported(estimator: Estimator) -> None:
         raise UnsupportedModelError(f"{type(estimator).__name__} is not supported: {_reason(estimator)}")
     if is_each_class(estimator):
         check_each_class(estimator)
-
-
-def parameters(estimator: Estimator, outputs: int = 1) -> Vector:
-    """Coefficients, output by output, then the intercepts if the model has them: (K d + K,)."""
-    if outputs == 1 and outputs_of(estimator) > 1:
-        raise UnsupportedModelError(
-            f"{type(estimator).__name__} with {outputs_of(estimator)} outputs is not supported here: fit one model per output."
-        )
-    return all_parameters(estimator)
 
 
 def set_parameters(estimator: Estimator, theta: Vector, shaped_as: Estimator = None) -> None:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.fit.minimise import Fit, check_determined, distance, fit_at, is_fit
+from fisherleak.engine.fit.minimise import Fit, check_determined, distance, fit_at, is_fit, polished
 from fisherleak.engine.fit.newton import SMALL_STEP
 from fisherleak.engine.fit.risk import Risk, largest_of
 from fisherleak.engine.fit.training_data import (
@@ -36,9 +36,10 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import as_one
-from fisherleak.models.estimators import parameters, recipe_of
+from fisherleak.models.estimators import recipe_of
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.minimum import LOOSE, check_at_minimum, solves_directly
+from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.steps.imputers import Mask, absent_features, with_fills
 from fisherleak.models.steps.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
@@ -132,15 +133,13 @@ def prepare(model: Estimator, table: Table) -> Prepared:
     if table.lazy:
         return _prepare_lazily(model, table)
     flow = _walked(model, start(table))
-    estimator = as_one(model)
-    if isinstance(model, Pipeline):
-        estimator = as_one(model.steps[-1][1])
-        if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
-            inner = type(final_estimator(estimator)).__name__
-            raise UnsupportedModelError(
-                f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
-                f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
-            )
+    estimator = as_one(model.steps[-1][1] if isinstance(model, Pipeline) else model)
+    if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+        inner = type(final_estimator(estimator)).__name__
+        raise UnsupportedModelError(
+            f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
+            f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
+        )
     text = unfed(flow)
     if text:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
@@ -272,12 +271,12 @@ def _read_estimator(
     given = fit_at(risk, theta, False)
     found = Reading(given, risk, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent)
     # where there may be no minimum at all, that is the better reason to give for being far from it
-    exact = fit_at(risk, theta, True) if risk.l2 == 0 and risk.separable else None
+    exact = polished(risk, given) if risk.l2 == 0 and risk.separable else None
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
         return found
-    exact = fit_at(risk, theta, True) if exact is None else exact
+    exact = polished(risk, given) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
     return replace(found, fit=fit, other=other if _apart(risk, given, exact) else None, polished=fit is exact)
 
@@ -336,7 +335,12 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     risk = Risk.on(data, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2)
     check_penalty(recipe.l2)
     check_directions(prepared.attributes)
-    return risk, like(parameters(prepared.estimator, risk.outputs), risk.X, risk.xp)
+    outputs = outputs_of(prepared.estimator)
+    if risk.outputs == 1 < outputs:
+        raise UnsupportedModelError(
+            f"{type(prepared.estimator).__name__} with {outputs} outputs is not supported here: fit one model per output."
+        )
+    return risk, like(all_parameters(prepared.estimator), risk.X, risk.xp)
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

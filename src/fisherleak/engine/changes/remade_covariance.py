@@ -33,7 +33,6 @@ from fisherleak.engine.changes.removal import removal_moves
 from fisherleak.engine.changes.starting_fit import MovingScales
 from fisherleak.engine.changes.two_normals import bounded_mu, equivalent_mu, mu_along_a_row
 from fisherleak.engine.fit.minimise import risk_of_fit
-from fisherleak.engine.fit.newton import factor_at
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss
@@ -91,7 +90,7 @@ def linear_part(jacobian: Jacobian) -> Jacobian:
     a = public_curvature(fit.loss)
     own = risk_of_fit(fit, jacobian.X, jacobian.y)
     risk = replace(own, loss=LOSSES["squared"], l2=fit.l2 / a, intercept_l2=fit.intercept_l2 / a)
-    factor = factor_at(risk, risk.at(fit.centred_theta, curvature=True))
+    factor = risk.factor(risk.at(fit.centred_theta, curvature=True))
     there = replace(fit, loss=risk.loss, l2=risk.l2, intercept_l2=risk.intercept_l2, factor=factor)
     return replace(jacobian, fit=there)
 

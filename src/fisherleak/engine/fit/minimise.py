@@ -22,7 +22,7 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import check_positive, column_names
 from fisherleak._support.notebook import panel
 from fisherleak.engine.fit.factored_hessian import Factor, factorise, gram, warn_if_near_singular
-from fisherleak.engine.fit.newton import factor_at, newton, started
+from fisherleak.engine.fit.newton import newton, started
 from fisherleak.engine.fit.risk import Point, Risk, with_constant
 from fisherleak.engine.fit.separation import refuse_separated_rows
 from fisherleak.engine.fit.training_data import TrainingData, training_data
@@ -46,6 +46,7 @@ __all__ = [
     "minimised",
     "minimised_on",
     "one_by_one",
+    "polished",
     "risk_of_fit",
 ]
 
@@ -284,31 +285,32 @@ def minimised(risk: Risk) -> Fit:
 
 
 def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
-    """A fit with given parameters as they are released, and its distance from the minimum; moved there if ``polish``.
-
-    A polished fit keeps the distance that was bridged, and has what is left beside it.
-    """
+    """A fit with given parameters as they are released, and its distance from the minimum; moved there if ``polish``."""
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
     refuse_separated_rows(risk, at)
     factor = _factor_or_reason(risk, at)
     given = _fit(risk, theta, at, factor, 0)
-    if not polish:
-        return given
-    exact = _fit(risk, *newton(risk, theta, at, factor))
+    return polished(risk, given, at) if polish else given
+
+
+def polished(risk: Risk, given: Fit, at: Point | None = None) -> Fit:
+    """The minimum that a fit is near: it keeps the distance that was bridged, and has what is left beside it."""
+    theta = given.centred_theta
+    exact = _fit(risk, *newton(risk, theta, risk.at(theta, curvature=False) if at is None else at, given.factor))
     return replace(exact, distance=given.distance, left=exact.distance)
 
 
 def _factor_or_reason(risk: Risk, at: Point) -> Factor:
     """The factor at given parameters; where there is none, why not: parameters that ran away make any Hessian singular."""
     try:
-        return factor_at(risk, at)
+        return risk.factor(at)
     except SingularHessianError:
         if risk.loss.quadratic:
             raise
     start = risk.start()
     there = risk.at(start, curvature=True)
-    newton(risk, start, there, factor_at(risk, there))
+    newton(risk, start, there, risk.factor(there))
     raise NotAtMinimumError(
         "The Hessian is singular at the model's parameters though not at the minimum on this X, y and sample_weight. Pass "
         "the rows, labels and weights it was fitted with."
@@ -332,7 +334,8 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit
     warn_if_near_singular(factor)
     d = int(risk.X.shape[1])
     whole = risk.xp.reshape(theta, (-1, risk.width))
-    whole = whole if risk.frame is None else risk.frame @ whole
+    frame = risk.reduced_loss.frame
+    whole = whole if frame is None else frame @ whole
     coef, level = whole[:, :d], whole[:, d] if risk.intercept else None
     intercept = level if level is None or risk.centre is None else level - coef @ risk.centre
     if not risk.loss.several:

@@ -21,7 +21,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Json, Sums
-from fisherleak.engine.fit.factored_hessian import Factor, Wide, gram
+from fisherleak.engine.fit.factored_hessian import Factor, Wide, factorise, gram
 from fisherleak.engine.fit.training_data import TrainingData
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
@@ -140,11 +140,6 @@ class Risk(TrainingData):
         return reduced_loss(self.loss, self.outputs, self.X)
 
     @property
-    def frame(self) -> Array | None:
-        """Q, (K, L); None for one output."""
-        return self.reduced_loss.frame
-
-    @property
     def separable(self) -> bool:
         """Whether labels are classes, which may be separable."""
         return self.loss.labels.binary or self.loss.shares
@@ -181,13 +176,15 @@ class Risk(TrainingData):
         if self.intercept:
             level = theta[K * d :] if self.centre is None else theta[K * d :] + whole @ self.centre
             whole = xp.concat([whole, level[:, None]], axis=1)
-        return xp.reshape(whole if self.frame is None else self.frame.T @ whole, (-1,))
+        frame = self.reduced_loss.frame
+        return xp.reshape(whole if frame is None else frame.T @ whole, (-1,))
 
     def as_released(self, gradient: Array) -> Array:
         """The gradient by every output's parameters for rows as they are, (K, p), from that for rows less the centre."""
         xp = namespace(gradient)
         whole = xp.reshape(gradient, (-1, self.width))
-        whole = whole if self.frame is None else self.frame @ whole
+        frame = self.reduced_loss.frame
+        whole = whole if frame is None else frame @ whole
         if self.centre is None:
             return whole
         return xp.concat([whole[:, :-1] + whole[:, -1:] * self.centre[None, :], whole[:, -1:]], axis=1)
@@ -252,7 +249,7 @@ class Risk(TrainingData):
         if self.intercept and self.loss.several:
             means = host(self._mean_labels())
             means = np.log(np.maximum(means, np.finfo(float).eps)) if self.loss.shares else means
-            V[:, -1] = host(self.frame).T @ means
+            V[:, -1] = host(self.reduced_loss.frame).T @ means
         elif self.intercept:
             try:
                 weights = map_rows(self.xp.ones_like, self.y) if self.weights is None else self.weights
@@ -315,6 +312,11 @@ class Risk(TrainingData):
             hessian=H,
             wide=self._wide(theta) if hessian else None,
         )
+
+    def factor(self, at: Point) -> Factor:
+        """The factored Hessian at a point that has one."""
+        assert at.hessian is not None
+        return factorise(at.hessian, self.parameter_names, at.wide)
 
     @property
     def _most(self) -> int | None:
