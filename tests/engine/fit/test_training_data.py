@@ -66,7 +66,8 @@ def test_other_values_are_refused_in_the_same_words(loss: str, y: Any, weights: 
 def test_a_reading_holds_what_the_fit_was_made_of(loss: str, y: Any) -> None:
     fit = fl.minimise(X, y, loss, 0.1, WEIGHTS, intercept=True)
     reading = read(fit, as_table(X), y, None, None)
-    assert reading.fit is fit and reading.data.weights is fit.sample_weight
+    assert reading.fit is fit
+    assert reading.data.weights is fit.sample_weight
     np.testing.assert_array_equal(reading.data.X, X)
     np.testing.assert_array_equal(reading.data.y, y)
     assert (reading.data.classes is None) == (loss != "softmax")

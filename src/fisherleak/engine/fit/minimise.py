@@ -10,7 +10,6 @@ refinement) for the squared loss.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,6 @@ __all__ = [
     "fit_at",
     "is_fit",
     "minimise",
-    "minimise_scaled",
     "minimised",
     "minimised_on",
     "one_by_one",
@@ -237,7 +235,9 @@ def minimise(
     >>> float(fit.coef[0])
     2.0
     """
-    return minimise_scaled(X, y, get_loss(loss, columns=_has_columns(y)), l2, sample_weight, intercept, None)
+    record = get_loss(loss, columns=_has_columns(y))
+    data = training_data(X, y, sample_weight, record, column_names(X), bool(intercept))
+    return minimised_on(data, record, check_positive(l2, "l2", zero=True), bool(intercept))
 
 
 def _has_columns(y: Any) -> bool:
@@ -248,30 +248,14 @@ def _has_columns(y: Any) -> bool:
     return len(shape) == 2 and shape[1] != 1
 
 
-def minimise_scaled(
-    X: Any,
-    y: Any,
-    loss: str | Loss,
-    l2: float,
-    sample_weight: Any,
-    intercept: bool,
-    scales: Any,
-    classes: Sequence[Any] | None = None,
-    intercept_l2: float = 0.0,
-) -> Fit:
-    r"""The same with :math:`n\lambda \sum_k \sum_j s_j^2 w_{kj}^2 / 2` as its penalty, s the scales (d,) that are folded in.
-
-    With ``classes``, y holds codes 0 to K - 1 of them. Intercepts are free unless they have a penalty of their own.
-    """
-    loss = get_loss(loss)
-    data = training_data(X, y, sample_weight, loss, column_names(X), bool(intercept), classes)
-    return minimised_on(data, loss, check_positive(l2, "l2", zero=True), bool(intercept), scales, intercept_l2)
-
-
 def minimised_on(
     data: TrainingData, loss: Loss, l2: float, intercept: bool, scales: Any = None, intercept_l2: float = 0.0
 ) -> Fit:
-    """The minimum on training data, where they determine it."""
+    r"""The minimum on training data, where they determine it.
+
+    With scales s (d,) that are folded in, the penalty is :math:`n\lambda \sum_k \sum_j s_j^2 w_{kj}^2 / 2`. Intercepts are free
+    unless they have a penalty of their own.
+    """
     check_penalty(l2)
     own = None if scales is None else like(scales, data.X, data.xp)
     risk = Risk.on(data, loss, l2, intercept, intercept_l2, scales=own)
