@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.fit.minimise import Fit, check_determined, distance, fit_at, is_fit, polished
+from fisherleak.engine.fit.minimise import Fit, check_determined, distance, fit_at, is_fit, moved_to_minimum
 from fisherleak.engine.fit.newton import SMALL_STEP
 from fisherleak.engine.fit.risk import Risk, largest_of
 from fisherleak.engine.fit.training_data import (
@@ -239,8 +239,7 @@ def _read_fit(fit: Fit, table: Table, y: VectorLike, sample_weight: VectorLike) 
         raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
     data = replace(data, weights=fit.sample_weight)
     # minimise has looked at every column: where all values are of sizes that it takes, only the labels are looked at again
-    (largest,) = sum_rows(_largest, X, join=largest_of)
-    seen = replace(data, X=X[:, :1]) if float(largest) <= MOST else data
+    seen = data if is_lazy(X) or not _largest(X) <= MOST else replace(data, X=X[:, :1])
     check_training_data(seen, fit.loss, fit.intercept is not None)
     away = distance(fit, X, data.y)
     if not away <= SAME_DATA:
@@ -251,10 +250,15 @@ def _read_fit(fit: Fit, table: Table, y: VectorLike, sample_weight: VectorLike) 
     return Reading(fit, data, as_attributes(None, X.shape, table.names))
 
 
-def _largest(X: Array) -> tuple[Array]:
+def _largest(X: Array) -> float:
+    """The size of the largest value; NaN where one is not a number."""
     xp = namespace(X)
-    x = as_real(X, xp)
-    return (xp.maximum(xp.max(x), -xp.min(x)),)
+
+    def block(X: Array) -> tuple[Array]:
+        x = as_real(X, xp)
+        return (xp.maximum(xp.max(x), -xp.min(x)),)
+
+    return float(sum_rows(block, X, join=largest_of)[0])
 
 
 def _same_weights(weights: Array, own: Array | None) -> bool:
@@ -271,12 +275,12 @@ def _read_estimator(
     given = fit_at(risk, theta, False)
     found = Reading(given, risk, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent)
     # where there may be no minimum at all, that is the better reason to give for being far from it
-    exact = polished(risk, given) if risk.l2 == 0 and risk.separable else None
+    exact = moved_to_minimum(risk, given) if risk.l2 == 0 and risk.separable else None
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
         return found
-    exact = polished(risk, given) if exact is None else exact
+    exact = moved_to_minimum(risk, given) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
     return replace(found, fit=fit, other=other if _apart(risk, given, exact) else None, polished=fit is exact)
 

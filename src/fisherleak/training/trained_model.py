@@ -285,11 +285,11 @@ def trained_on(
         reading = _reading(kind, design, l2, weights, intercept_l2)
     except FisherleakError as error:
         raise type(error)(_in_columns(str(error), design)) from None
-    fit, frames = reading.fit, ()
+    fit = reading.fit
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
-    if public == "nothing":
-        reading, frames = replace(reading, folding=_folding(design, fit)), _frames(design)
+    reading = replace(reading, folding=_folding(design, fit) if public == "nothing" else None)
+    frames = _frames(design) if public == "nothing" else ()
     leak = Leakage(reading.information(PLAIN), PLAIN, as_table(design.X), _frames=frames)
     return Trained(kind, design, l2, fit, leak, public)
 

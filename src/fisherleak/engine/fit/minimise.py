@@ -43,8 +43,8 @@ __all__ = [
     "minimise",
     "minimised",
     "minimised_on",
+    "moved_to_minimum",
     "one_by_one",
-    "polished",
     "risk_of_fit",
 ]
 
@@ -275,10 +275,10 @@ def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
     refuse_separated_rows(risk, at)
     factor = _factor_or_reason(risk, at)
     given = _fit(risk, theta, at, factor, 0)
-    return polished(risk, given, at) if polish else given
+    return moved_to_minimum(risk, given, at) if polish else given
 
 
-def polished(risk: Risk, given: Fit, at: Point | None = None) -> Fit:
+def moved_to_minimum(risk: Risk, given: Fit, at: Point | None = None) -> Fit:
     """The minimum that a fit is near: it keeps the distance that was bridged, and has what is left beside it."""
     theta = given.centred_theta
     exact = _fit(risk, *newton(risk, theta, risk.at(theta, curvature=False) if at is None else at, given.factor))
