@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fisherleak.engine.fit.minimise import minimise_scaled
+from fisherleak.engine.fit.minimise import Fit, minimised_on
+from fisherleak.engine.fit.training_data import training_data
+from fisherleak.engine.losses import Loss, get_loss
 from fisherleak.training.trained_model import Trained, spreads_in
 
-__all__ = ["moved_without", "numeric_jacobian"]
+__all__ = ["minimise_scaled", "moved_without", "numeric_jacobian"]
+
+
+def minimise_scaled(
+    X: Any, y: Any, loss: str | Loss, l2: float, weights: Any, intercept: bool, scales: Any, classes: Any = None
+) -> Fit:
+    """The minimum with l2 on each coefficient times its scale, as where scaling is folded in."""
+    record = get_loss(loss)
+    return minimised_on(training_data(X, y, weights, record, None, intercept, classes), record, l2, intercept, scales)
 
 
 def numeric_jacobian(

@@ -173,7 +173,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "engine/changes/test_starting_fit.py",
     ),
     "engine/changes/removal_steps.py": ("engine/changes/test_removal.py", "attacks_on_us/test_membership_never_low.py"),
-    "engine/fit/training_rows.py": ("engine/fit/test_minimise.py", "models/test_read.py"),
     "errors.py": ("test_public.py", "cli/test_bad_input.py"),
     "leakage/membership/recognised.py": (
         "attacks_on_us/test_frame.py",

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import fisherleak as fl
 from fisherleak.engine.noise import grid_of, released
 from fisherleak.engine.noise.add_noise_and_round import on_grid
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters as parameters
 
 Vector = NDArray[np.float64]
 ROWS, COLUMNS, SIGMA, TRIALS = 200, 50, 1.0, 400

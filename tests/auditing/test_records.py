@@ -127,7 +127,7 @@ def test_the_report_computes_nothing(people: Any, tmp_path: Path, monkeypatch: p
 
     for place, name in (
         *((run, name) for name in ("attack_all", "tradeoff", "spot_check", "exposure_of", "reweighted")),
-        (model, "minimise_scaled"),
+        (model, "minimised_on"),
         (balancing, "balance"),
     ):
         monkeypatch.setattr(place, name, fail)

@@ -390,7 +390,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException) -
         raise error
 
     if place == "fit":
-        monkeypatch.setattr("fisherleak.training.trained_model.minimise_scaled", fail)
+        monkeypatch.setattr("fisherleak.training.trained_model.minimised_on", fail)
     elif place == "summary":
         monkeypatch.setattr(Path, "write_text", fail)
     elif place == "leakage":

@@ -15,7 +15,7 @@ import fisherleak as fl
 from cases import make
 from fisherleak._support.arrays import host
 from fisherleak._support.grids import public_units
-from fisherleak.engine.fit.minimise import minimise_scaled
+from refits import minimise_scaled
 
 NOISE = fl.Gaussian(0.3)
 

@@ -14,7 +14,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
-from fisherleak.models.estimators import RECIPES, parameters
+from fisherleak.models.estimators import RECIPES
+from fisherleak.models.several import all_parameters as parameters
 
 RNG = np.random.default_rng(0)
 N, D = 40, 3

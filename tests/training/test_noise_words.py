@@ -14,7 +14,6 @@ pytest.importorskip("pyarrow")
 
 import fisherleak as fl
 from fisherleak.auditing import Settings, audit
-from fisherleak.engine.fit.minimise import minimise_scaled
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.releasing.cards.signatures import card_text
@@ -26,6 +25,7 @@ from fisherleak.tables import from_frame
 from fisherleak.training.noise_words import as_noise, by_its_noise, distance_of, name_of, noise_words, unit_draws
 from fisherleak.training.pipelines import PublicModel, framed, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.training.trained_model import spreads_in, train
+from refits import minimise_scaled
 
 SHAPE = np.diag([1.0, 4.0, 0.5]) + 0.1
 KINDS: dict[str, Noise] = {

@@ -18,7 +18,6 @@ from scipy.stats import norm
 
 import fisherleak as fl
 from fisherleak.auditing.run import audit
-from fisherleak.engine.fit.minimise import minimise_scaled
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
@@ -27,7 +26,7 @@ from fisherleak.tables import from_frame
 from fisherleak.training.balancing import reweighted
 from fisherleak.training.people import column_etas, rows_by_person
 from fisherleak.training.trained_model import Settings, Trained, calibrated_scale, spreads_in, train
-from refits import moved_without
+from refits import minimise_scaled, moved_without
 
 PLAIN: dict[str, Any] = {"attacks": False, "draws": 3}
 

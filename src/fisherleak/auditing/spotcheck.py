@@ -7,14 +7,14 @@ For row i the direction v that moves the model most is the first right singular 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.progress import track
-from fisherleak.engine.fit.minimise import fit_at
+from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.leakage.measurement import measurement
 from fisherleak.training.trained_model import Trained, spreads_in
@@ -133,9 +133,7 @@ def _risk(trained: Trained, row: int, change: NDArray[np.float64]) -> Risk:
     """The risk with one row moved, its parameters those for rows less the centre of the fit."""
     design, fit = trained.design, trained.fit
     moved = _OneRowMoved.of(design.X, row, change)
-    own = (moved, design.y, trained.weights, fit.loss, trained.l2, True, fit.intercept_l2)
-    options: dict[str, Any] = {"known_centre": fit.centre, "scales": _scales(trained, row, change)}
-    return Risk(*own, outputs=trained.outputs, **options)
+    return replace(risk_of_fit(fit, moved, design.y), weights=trained.weights, scales=_scales(trained, row, change))
 
 
 def _refitted(trained: Trained, risk: Risk) -> NDArray[np.float64]:

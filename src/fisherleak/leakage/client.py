@@ -20,7 +20,7 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.engine.fit.risk import Risk
-from fisherleak.engine.fit.training_rows import check_training
+from fisherleak.engine.fit.training_data import training_data
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.jacobian.perturbation import as_attributes
 from fisherleak.engine.noise import Noise, check_noise
@@ -114,8 +114,8 @@ def _of_fit(fit: Fit, X: TableLike, y: VectorLike, sample_weight: VectorLike, ta
         )
     names = table.names if table.is_frame else None
     loss = replace(fit.loss, labels=replace(fit.loss.labels, binary=False))
-    rows, labels, weights = check_training(X, y, sample_weight, loss, names, fit.intercept is not None)
-    return Risk(rows, labels, weights, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
+    data = training_data(X, y, sample_weight, loss, names, fit.intercept is not None)
+    return Risk.on(data, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
 
 
 def _at(risk: Risk, theta: Array) -> Fit:

@@ -7,15 +7,13 @@ at parameters that are not a minimum the formula is the derivative of nothing.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import information_about
 from fisherleak.errors import LooseFitWarning
 from fisherleak.models import Reading
 from fisherleak.rows import sum_rows
@@ -76,13 +74,9 @@ class Looseness:
         warnings.warn(text, LooseFitWarning, stacklevel=stacklevel + 1)
 
 
-def looseness_of(
-    reading: Reading, noise: Noise | Disclosed, scale: float, attributes: tuple[Attribute, ...]
-) -> Looseness | None:
-    """None where a model is at its minimum as it is."""
-    if reading.other is None:
-        return None
-    own, other = (_etas(fit, reading, noise, attributes) for fit in (reading.fit, reading.other))
+def looseness_of(reading: Reading, other_fit: Fit, noise: Noise | Disclosed, scale: float) -> Looseness:
+    """The etas of a reading beside those of another fit of it."""
+    own, other = (_etas(replace(reading, fit=fit), noise) for fit in (reading.fit, other_fit))
     largest = tuple(float(x) for x in host(_join_max(_largest, own, other)))
     least = COUNTED * max(largest)
     (factor,) = (float(x) for x in host(_join_max(_Ratio(least), own, other)))
@@ -90,9 +84,8 @@ def looseness_of(
     return Looseness(reading.fit.distance, factor, given / scale, exact / scale, reading.polished)
 
 
-def _etas(fit: Fit, reading: Reading, noise: Noise | Disclosed, attributes: tuple[Attribute, ...]) -> Array:
-    information = information_about(fit, reading.features, reading.y, noise, attributes, reading.folding)
-    return information.example_norms(attributes, True)
+def _etas(reading: Reading, noise: Noise | Disclosed) -> Array:
+    return reading.information(noise).example_norms(reading.attributes, True)
 
 
 def _join_max(function: Any, *arrays: Array) -> Array:

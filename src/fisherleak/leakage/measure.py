@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.arrays import Array, device, host, namespace
+from fisherleak._support.arrays import Array, host
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.fit.class_labels import check_labels
-from fisherleak.engine.fit.minimise import Fit, distance, is_fit, labels_as_fitted
-from fisherleak.engine.fit.training_rows import check_weights
+from fisherleak.engine.fit.minimise import is_fit
+from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_about
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.looseness import looseness_of
 from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
-from fisherleak.models import Queried, Reading, Table, as_table, read, read_folded
-from fisherleak.rows import map_rows
-from fisherleak.rows.selection import same_rows
+from fisherleak.models import Queried, Reading, Table, as_table, read
 
 __all__ = ["larger_side", "measure", "measure_own"]
 
 PUBLIC = ("preprocessing", "nothing")
-SAME_DATA = 1e-6
-"""Distance from the minimum above which the data are not those of an exact fit."""
 
 
 @runtime_checkable
@@ -139,16 +134,7 @@ def measure(
         about_features = measure(model, behind.features, y, noise, sample_weight, None, polish, public)
         return behind.about_inputs(about_features, attributes)
     table = as_table(X)
-    if is_fit(model):
-        names = table.names if table.is_frame else None
-        X, y = labels_as_fitted(model, X, y, names)
-        _check_same_data(model, X, y, sample_weight, names)
-        records = as_attributes(attributes, X.shape, table.names)
-        queried = Queried(None, names, X.shape[1])
-        information = information_about(model, X, y, _bound(noise, queried, model), records)
-        return Leakage(information, noise, table, _queried=queried)
-    reader = read_folded if public == "nothing" else read
-    return _measured(reader(model, table, y, sample_weight, polish), model, table, noise, attributes)
+    return _measured(read(model, table, y, sample_weight, polish, public), model, table, noise, attributes)
 
 
 def measure_own(
@@ -165,35 +151,37 @@ def measure_own(
     check_noise(noise)
     table = as_table(X)
     # noise is calibrated by what is measured: the etas are those of the minimum, polished parameters or not
-    reader = read_folded if public == "nothing" else read
-    reading = reader(model, table, y, sample_weight, polish or None, own_data=True)
+    reading = read(model, table, y, sample_weight, polish or None, public, own_data=True)
     return _measured(reading, model, table, noise, None, quiet=polish)
 
 
 def _measured(
     reading: Reading, model: Estimator, table: Table, noise: Noise | Interface, attributes: Any, quiet: bool = False
 ) -> Leakage:
-    queried = Queried(model, None, len(table.names), reading.folding is not None)
-    whitening = _bound(noise, queried, reading.fit)
+    names = table.names if table.is_frame else None
+    queried = Queried(None if is_fit(model) else model, names, len(table.names), reading.folding is not None)
+    # what the Jacobian is whitened by: the noise, or what answers to queries tell of this fit
+    whitening = told_by(noise, queried.features(noise.X_query), reading.fit) if is_interface(noise) else noise
     records = larger_side(reading, whitening)
     if attributes is not None:
         if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
             raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
-        records = as_attributes(attributes, reading.features.shape, table.names)
-    loose = looseness_of(reading, whitening, noise.scale, records)
+        records = as_attributes(attributes, reading.data.X.shape, table.names)
+    reading = replace(reading, attributes=records)
+    loose = None if reading.other is None else looseness_of(reading, reading.other, whitening, noise.scale)
     if loose is not None and not quiet:
         loose.warn(stacklevel=3)
-    information = information_about(reading.fit, reading.features, reading.y, whitening, records, reading.folding)
     notes = () if loose is None else (loose.note(),)
-    absent = _absent(reading, records)
-    return Leakage(information, noise, table, notes, absent, queried, _frames=_frames(reading, table))
+    frames = () if reading.folding is None else _frames(reading, reading.folding, table)
+    absent = _absent(reading) if reading.absent else None
+    return Leakage(reading.information(whitening), noise, table, notes, absent, queried, _frames=frames)
 
 
-def _frames(reading: Reading, table: Table) -> tuple[RowsFrame, ...]:
+def _frames(reading: Reading, folding: Folding, table: Table) -> tuple[RowsFrame, ...]:
     """Centres and scales that folded scalers learned, in whose frame noise without a shape acts."""
-    if reading.folding is None or reading.folding.filling is not None:
+    if folding.filling is not None:
         return ()  # with imputers membership is not measured, and released values are counted from the centres
-    X = np.asarray(host(reading.features))
+    X = np.asarray(host(reading.data.X))
     names: dict[int, str] = {}
     for attribute in reading.attributes:
         if attribute.name in table.names and table.is_numeric(table.names.index(attribute.name)):
@@ -204,50 +192,14 @@ def _frames(reading: Reading, table: Table) -> tuple[RowsFrame, ...]:
         for k, scale in enumerate(reading.scales)
         if scale.centred or scale.scaled
     )
-    weights = reading.fit.sample_weight if reading.folding.weighted else None
-    return (RowsFrame(X, reading.y, weights, columns),) if columns else ()
+    weights = reading.fit.sample_weight if folding.weighted else None
+    return (RowsFrame(X, reading.data.y, weights, columns),) if columns else ()
 
 
-def _bound(noise: Noise | Interface, queried: Queried, fit: Fit) -> Noise | Disclosed:
-    """What the Jacobian is whitened by: the noise, or what answers to queries tell of this fit."""
-    if is_interface(noise):
-        return told_by(noise, queried.features(noise.X_query), fit)
-    return noise
-
-
-def _absent(reading: Reading, attributes: tuple[Attribute, ...]) -> Any:
-    """Which cells were missing, (n, number of attributes); None where none were."""
-    if not reading.absent:
-        return None
-    none = np.zeros(reading.features.shape[0], dtype=bool)
-    return np.column_stack([reading.absent.get(attribute.name, none) for attribute in attributes])
-
-
-def _check_same_data(fit: Fit, X: Array, y: Array, sample_weight: VectorLike, names: list[str] | None) -> None:
-    if namespace(X) is not namespace(fit.coef) or device(X) != device(fit.coef):
-        raise InvalidInputError(
-            f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "
-            f"({device(X)}). Pass arrays of one library, on one device."
-        )
-    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[-1]:
-        raise InvalidInputError(
-            f"The model was fitted on {fit.n} rows and {fit.coef.shape[-1]} columns; got {X.shape[0]} rows and "
-            f"{X.shape[1]} columns. Pass the training data."
-        )
-    weights = check_weights(sample_weight, X)
-    if weights is not None and not _same_weights(weights, fit.sample_weight):
-        raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
-    check_labels(X, y, fit.sample_weight, fit.loss, names, fit.intercept is not None, fit.classes)
-    away = distance(fit, X, y)
-    if not away <= SAME_DATA:
-        raise InvalidInputError(
-            f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "
-            "order, that it was fitted on."
-        )
-
-
-def _same_weights(weights: Array, own: Array | None) -> bool:
-    return same_rows(weights, map_rows(namespace(weights).ones_like, weights) if own is None else own)
+def _absent(reading: Reading) -> NDArray[np.bool_]:
+    """Which cells were missing, (n, number of attributes)."""
+    none = np.zeros(reading.data.X.shape[0], dtype=bool)
+    return np.column_stack([reading.absent.get(attribute.name, none) for attribute in reading.attributes])
 
 
 # Columns whose preprocessing has a kink: in every row, the side that leaks more counts.
@@ -266,7 +218,7 @@ def larger_side(reading: Reading, noise: Noise | Disclosed) -> tuple[Attribute, 
 
 
 def _cells(reading: Reading, noise: Noise | Disclosed, side: tuple[Attribute, ...]) -> NDArray[np.float64]:
-    information = information_about(reading.fit, reading.features, reading.y, noise, side, reading.folding)
+    information = replace(reading, attributes=side).information(noise)
     return np.asarray(host(information.cell_norms(side)))
 
 

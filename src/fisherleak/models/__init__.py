@@ -5,6 +5,6 @@ and ``flow`` what they do to columns, ``frames`` the tables; ``read`` puts them 
 """
 
 from fisherleak.models.frames import Table, as_table
-from fisherleak.models.read import Queried, Reading, checked_model, final_estimator, read, read_folded
+from fisherleak.models.read import Queried, Reading, checked_model, final_estimator, read
 
-__all__ = ["Queried", "Reading", "Table", "as_table", "checked_model", "final_estimator", "read", "read_folded"]
+__all__ = ["Queried", "Reading", "Table", "as_table", "checked_model", "final_estimator", "read"]

@@ -36,11 +36,9 @@ from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_RES
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import check_each_class, is_each_class
 from fisherleak.models.several import (
-    all_parameters,
     class_numbers,
     known_classes,
     one_against_rest,
-    outputs_of,
     several_numbers,
 )
 from fisherleak.rows import map_rows, sum_rows
@@ -50,7 +48,6 @@ __all__ = [
     "Recipe",
     "check_supported",
     "frozen",
-    "parameters",
     "recipe_of",
     "set_parameters",
 ]
@@ -68,8 +65,6 @@ class Recipe:
     weights: Vector | None
     intercept: bool
     intercept_l2: float = 0.0
-    outputs: int = 1
-    """Classes or numbers that are fitted at once."""
     classes: NDArray[Any] | None = None
     """Of a model of three classes or more, whose y are codes."""
 
@@ -86,15 +81,6 @@ def check_supported(estimator: Estimator) -> None:
         raise UnsupportedModelError(f"{type(estimator).__name__} is not supported: {_reason(estimator)}")
     if is_each_class(estimator):
         check_each_class(estimator)
-
-
-def parameters(estimator: Estimator) -> Vector:
-    """Coefficients, then the intercept if the model has one: (p,). For a model of one output."""
-    if outputs_of(estimator) > 1:
-        raise UnsupportedModelError(
-            f"{type(estimator).__name__} with {outputs_of(estimator)} outputs is not supported here: fit one model per output."
-        )
-    return all_parameters(estimator)
 
 
 def set_parameters(estimator: Estimator, theta: Vector, shaped_as: Estimator = None) -> None:
@@ -209,7 +195,7 @@ def _squared(estimator: Estimator, l2: float, y: NDArray[Any], weights: Vector |
     intercept = bool(estimator.fit_intercept)
     if y.ndim == 2 and y.shape[1] > 1:
         numbers = several_numbers(y, estimator)
-        return Recipe(SEVERAL_NUMBERS, l2, numbers, weights, intercept, outputs=int(y.shape[1]))
+        return Recipe(SEVERAL_NUMBERS, l2, numbers, weights, intercept)
     return Recipe(LOSSES["squared"], l2, _number(y, estimator), weights, intercept)
 
 
@@ -234,7 +220,7 @@ def _ridge_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | N
         )
         weights = factor if weights is None else weights * factor
     if classes.shape[0] > 2:
-        return Recipe(CLASS_TARGETS, l2, labels, weights, intercept, outputs=int(classes.shape[0]), classes=classes)
+        return Recipe(CLASS_TARGETS, l2, labels, weights, intercept, classes=classes)
     return Recipe(LOSSES["squared"], l2, labels, weights, intercept)
 
 
@@ -284,7 +270,7 @@ def _logistic_like(estimator: Estimator, y: NDArray[Any], weights: Vector | None
     on_intercept = l2 / estimator.intercept_scaling**2 if intercept and estimator.solver == "liblinear" else 0.0
     if classes.shape[0] > 2:
         loss = SOFTMAX if together else ONE_AGAINST_REST
-        return Recipe(loss, l2, labels, weights, intercept, on_intercept, int(classes.shape[0]), classes)
+        return Recipe(loss, l2, labels, weights, intercept, on_intercept, classes)
     return Recipe(LOSSES["logistic"], l2, labels, weights, intercept, on_intercept)
 
 

@@ -131,7 +131,7 @@ class Table:
             raise InvalidInputError(f"There is no column '{name}'. {nearest(name, self.names)}")
         return self.names.index(name)
 
-    @property
+    @cached_property
     def lazy(self) -> bool:
         """Whether the rows are Dask's."""
         return is_lazy(self.values) or is_lazy_frame(self.values)

@@ -1,10 +1,10 @@
-"""A fitted model and the table it was fitted on, read into what ``leakage`` needs."""
+"""The front door: a fitted model and the table it was fitted on, read into what ``leakage`` needs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,28 +14,38 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.engine.fit.class_labels import labelled_rows
-from fisherleak.engine.fit.minimise import Fit, check_determined, fit_at
+from fisherleak.engine.fit.minimise import Fit, check_determined, distance, fit_at, is_fit, moved_to_minimum
 from fisherleak.engine.fit.newton import SMALL_STEP
-from fisherleak.engine.fit.risk import Risk
-from fisherleak.engine.fit.training_rows import check_weights
+from fisherleak.engine.fit.risk import Risk, largest_of
+from fisherleak.engine.fit.training_data import (
+    TrainingData,
+    check_training_data,
+    check_weights,
+    shaped_data,
+    training_data,
+)
+from fisherleak.engine.information import Information
+from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.jacobian.folding import Folding
-from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.magnitudes import check_directions, check_penalty
+from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
+from fisherleak.engine.magnitudes import MOST, check_directions, check_penalty
+from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import information_of
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.each_class import as_one
-from fisherleak.models.estimators import parameters, recipe_of
+from fisherleak.models.estimators import recipe_of
 from fisherleak.models.frames import Table, as_table
 from fisherleak.models.minimum import LOOSE, check_at_minimum, solves_directly
-from fisherleak.models.several import all_parameters
+from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.flow import Flow, attributes_of, start, unfed
 from fisherleak.models.steps.imputers import Mask, absent_features, with_fills
 from fisherleak.models.steps.scalers import Scale, complete, folding_of, in_raw_units, neutral, refuse_learned_fills
 from fisherleak.models.steps.transformers import through
-from fisherleak.rows import first_rows, map_partitions
-from fisherleak.rows.selection import lazy_labels
+from fisherleak.rows import first_rows, map_partitions, map_rows, sum_rows
+from fisherleak.rows.selection import lazy_labels, same_rows
 
 __all__ = [
     "LOOSE",
@@ -46,9 +56,11 @@ __all__ = [
     "final_estimator",
     "prepare",
     "read",
-    "read_folded",
     "risk_of",
 ]
+
+SAME_DATA = 1e-6
+"""Distance from the minimum above which the data are not those of an exact fit."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +87,7 @@ class Reading:
     """
 
     fit: Fit
-    features: Array
-    y: Array
+    data: TrainingData
     attributes: tuple[Attribute, ...]
     other: Fit | None = None
     polished: bool = False
@@ -85,6 +96,10 @@ class Reading:
     absent: dict[str, Mask] = field(default_factory=dict)
     scales: tuple[Scale, ...] = ()
     """What scalers that are folded in learned, one for each feature."""
+
+    def information(self, noise: Noise | Disclosed) -> Information:
+        """What the fit tells about its rows when it is released with a noise, or known by answers."""
+        return information_of(jacobian_of(self.fit, self.data.X, self.data.y, noise, self.attributes, self.folding))
 
 
 def final_estimator(model: Estimator) -> Any:
@@ -118,15 +133,13 @@ def prepare(model: Estimator, table: Table) -> Prepared:
     if table.lazy:
         return _prepare_lazily(model, table)
     flow = _walked(model, start(table))
-    estimator = as_one(model)
-    if isinstance(model, Pipeline):
-        estimator = as_one(model.steps[-1][1])
-        if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
-            inner = type(final_estimator(estimator)).__name__
-            raise UnsupportedModelError(
-                f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
-                f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
-            )
+    estimator = as_one(model.steps[-1][1] if isinstance(model, Pipeline) else model)
+    if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+        inner = type(final_estimator(estimator)).__name__
+        raise UnsupportedModelError(
+            f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
+            f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
+        )
     text = unfed(flow)
     if text:
         raise InvalidInputError(f"Column '{text[0]}' is not numeric and reaches the model as it is. Encode it first.")
@@ -186,53 +199,101 @@ def read(
     y: VectorLike,
     sample_weight: VectorLike,
     polish: bool | None,
+    public: str = "preprocessing",
     own_data: bool = False,
 ) -> Reading:
-    """The fit, the features and the attributes of a fitted scikit-learn model.
+    """The fit, the training data and the attributes of a Fit or of a fitted scikit-learn model.
 
-    ``polish`` moves the fit to its minimum; None does so for iterative solvers. ``own_data`` says that the model is known to
-    have been fitted on these data: polishing may then bridge any distance.
+    ``polish`` moves the fit to its minimum; None does so for iterative solvers. With nothing ``public``, scalers and imputers
+    are folded in. ``own_data`` says that the model is known to have been fitted on these data: polishing may then bridge any
+    distance.
     """
+    if is_fit(model):
+        return _read_fit(model, table, y, sample_weight)
+    if public == "nothing":
+        return _read_folded(model, table, y, sample_weight, polish, own_data)
+    return _read_estimator(model, table, y, sample_weight, polish, own_data)
+
+
+def _read_fit(fit: Fit, table: Table, y: VectorLike, sample_weight: VectorLike) -> Reading:
+    """Rows that were checked when they were fitted: they have to be the same."""
+    names = table.names if table.is_frame else None
+    data = shaped_data(table.values, y, None, fit.loss, names, fit.classes, coded=False)
+    if fit.loss.several and not fit.loss.classes and data.y.shape[1] != fit.outputs:
+        raise InvalidInputError(
+            f"The model was fitted on {fit.outputs} numbers in y; got {data.y.shape[1]}. Pass the training data."
+        )
+    X = data.X
+    if data.xp is not namespace(fit.coef) or device(X) != device(fit.coef):
+        raise InvalidInputError(
+            f"The model was fitted on {type(fit.coef).__name__} arrays ({device(fit.coef)}); got {type(X).__name__} "
+            f"({device(X)}). Pass arrays of one library, on one device."
+        )
+    if X.shape[0] != fit.n or X.shape[1] != fit.coef.shape[-1]:
+        raise InvalidInputError(
+            f"The model was fitted on {fit.n} rows and {fit.coef.shape[-1]} columns; got {X.shape[0]} rows and "
+            f"{X.shape[1]} columns. Pass the training data."
+        )
+    weights = check_weights(sample_weight, X)
+    if weights is not None and not _same_weights(weights, fit.sample_weight):
+        raise InvalidInputError("sample_weight differs from the weights the model was fitted with. Pass the same.")
+    data = replace(data, weights=fit.sample_weight)
+    # minimise has looked at every column: where all values are of sizes that it takes, only the labels are looked at again
+    seen = data if is_lazy(X) or not _largest(X) <= MOST else replace(data, X=X[:, :1])
+    check_training_data(seen, fit.loss, fit.intercept is not None)
+    away = distance(fit, X, data.y)
+    if not away <= SAME_DATA:
+        raise InvalidInputError(
+            f"The model is not at a minimum on this X and y (relative distance {away:.1e}). Pass the rows, in the same "
+            "order, that it was fitted on."
+        )
+    return Reading(fit, data, as_attributes(None, X.shape, table.names))
+
+
+def _largest(X: Array) -> float:
+    """The size of the largest value; NaN where one is not a number."""
+    xp = namespace(X)
+
+    def block(X: Array) -> tuple[Array]:
+        x = as_real(X, xp)
+        return (xp.maximum(xp.max(x), -xp.min(x)),)
+
+    return float(sum_rows(block, X, join=largest_of)[0])
+
+
+def _same_weights(weights: Array, own: Array | None) -> bool:
+    return same_rows(weights, map_rows(namespace(weights).ones_like, weights) if own is None else own)
+
+
+def _read_estimator(
+    model: Estimator, table: Table, y: VectorLike, sample_weight: VectorLike, polish: bool | None, own_data: bool
+) -> Reading:
+    """A model of scikit-learn as it is: all that its preprocessing learned is public."""
     prepared = prepare(model, table)
     risk, theta = risk_of(prepared, y, sample_weight)
     check_determined(risk)
-    classes = getattr(prepared.estimator, "classes_", None)
-    given = fit_at(risk, theta, False, classes)
+    given = fit_at(risk, theta, False)
+    found = Reading(given, risk, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent)
     # where there may be no minimum at all, that is the better reason to give for being far from it
-    exact = fit_at(risk, theta, True, classes) if risk.l2 == 0 and risk.separable else None
+    exact = moved_to_minimum(risk, given) if risk.l2 == 0 and risk.separable else None
     if not (polish and own_data):
         check_at_minimum(prepared.estimator, risk, given, as_given=polish is False)
     if not polish and solves_directly(prepared.estimator):
-        return Reading(
-            given, risk.X, risk.y, prepared.attributes, other_side=prepared.other_side, absent=prepared.absent
-        )
-    exact = fit_at(risk, theta, True, classes) if exact is None else exact
+        return found
+    exact = moved_to_minimum(risk, given) if exact is None else exact
     fit, other = (given, exact) if polish is False else (exact, given)
-    return Reading(
-        fit,
-        risk.X,
-        risk.y,
-        prepared.attributes,
-        other=other if _apart(risk, given, exact) else None,
-        polished=fit is exact,
-        other_side=prepared.other_side,
-        absent=prepared.absent,
-    )
+    return replace(found, fit=fit, other=other if _apart(risk, given, exact) else None, polished=fit is exact)
 
 
-def read_folded(
-    model: Estimator,
-    table: Table,
-    y: VectorLike,
-    sample_weight: VectorLike,
-    polish: bool | None,
-    own_data: bool = False,
+def _read_folded(
+    model: Estimator, table: Table, y: VectorLike, sample_weight: VectorLike, polish: bool | None, own_data: bool
 ) -> Reading:
     """The same with scalers and imputers folded in: a fit in raw units, whose scales and filled values are counted."""
     plain, scales = neutral(checked_model(model))
     if table.lazy and scales is not None:
         raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
-    own = read(model, table, y, sample_weight, polish, own_data)  # refuses what is not at its minimum, in its own terms
+    # refuses what is not at its minimum, in its own terms
+    own = _read_estimator(model, table, y, sample_weight, polish, own_data)
     if scales is None:
         return own
     prepared = prepare(plain, table)
@@ -241,17 +302,15 @@ def read_folded(
     if own.fit.loss.several:
         refuse_learned_fills(known)
     risk, theta = in_raw_units(risk, theta, known)
-    classes = getattr(prepared.estimator, "classes_", None)
-    fit = fit_at(risk, theta, own.polished, classes)
+    fit = fit_at(risk, theta, own.polished)
     gone = absent_features(prepared.attributes, prepared.absent, risk.X.shape)
     folding = folding_of(risk, fit, known, gone)
     side = prepared.other_side
     return Reading(
         fit,
-        risk.X,
-        risk.y,
+        risk,
         with_fills(prepared.attributes, folding.filling, risk.size),
-        other=None if own.other is None else fit_at(risk, theta, not own.polished, classes),
+        other=None if own.other is None else fit_at(risk, theta, not own.polished),
         polished=own.polished,
         other_side=None if side is None else with_fills(side, folding.filling, risk.size),
         folding=folding,
@@ -273,19 +332,19 @@ def risk_of(prepared: Prepared, y: VectorLike, sample_weight: VectorLike) -> tup
     if labels.ndim == 0 or labels.shape[0] != features.shape[0]:
         count = "none" if labels.ndim == 0 else labels.shape[0]
         raise InvalidInputError(f"y must have one value for each of the {features.shape[0]} rows of X; got {count}.")
-    weights = check_weights(sample_weight, features)
+    weights = None if sample_weight is None else check_weights(sample_weight, features)
     recipe = recipe_of(prepared.estimator, labels, weights)
     names = _feature_names(prepared.attributes, features.shape[1])
-    known = None if recipe.classes is None else recipe.classes.tolist()
-    X, targets, weights, _ = labelled_rows(
-        features, recipe.y, recipe.weights, recipe.loss, names, recipe.intercept, known
-    )
-    own = (recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2)
-    risk = Risk(X, targets, weights, *own, (*names, "intercept"), outputs=recipe.outputs)
+    data = training_data(features, recipe.y, recipe.weights, recipe.loss, names, recipe.intercept, recipe.classes)
+    risk = Risk.on(data, recipe.loss, recipe.l2, recipe.intercept, recipe.intercept_l2)
     check_penalty(recipe.l2)
     check_directions(prepared.attributes)
-    theta = (all_parameters if recipe.outputs > 1 else parameters)(prepared.estimator)
-    return risk, like(theta, risk.X, namespace(risk.X))
+    outputs = outputs_of(prepared.estimator)
+    if risk.outputs == 1 < outputs:
+        raise UnsupportedModelError(
+            f"{type(prepared.estimator).__name__} with {outputs} outputs is not supported here: fit one model per output."
+        )
+    return risk, like(all_parameters(prepared.estimator), risk.X, risk.xp)
 
 
 def _labels(y: VectorLike, features: Array) -> Any:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import NDArray
-
-from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.arrays import Array, host, like
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import VectorLike
-from fisherleak.engine.fit.class_labels import labelled_rows
 from fisherleak.engine.fit.minimise import Fit, check_determined, fit_at
 from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.fit.training_data import training_data
 from fisherleak.engine.losses import LOSSES, OF_SEVERAL, get_loss
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.errors import InvalidInputError, NotAtMinimumError
@@ -65,9 +63,9 @@ def head(
     check_penalty(penalty)
     if linear.bias is None and bias_penalty > 0:
         raise InvalidInputError(f"bias_l2 is {bias_penalty:g} and linear has no bias: leave bias_l2 out.")
-    risk, classes = _risk(linear, features, y, loss, penalty, sample_weight, bias_penalty)
+    risk = _risk(linear, features, y, loss, penalty, sample_weight, bias_penalty)
     check_determined(risk)
-    fit = fit_at(risk, like(host(_parameters(linear)), risk.X, namespace(risk.X)), True, classes)
+    fit = fit_at(risk, like(host(_parameters(linear)), risk.X, risk.xp), True)
     if not fit.distance <= REFUSED:
         raise NotAtMinimumError(
             f"linear is {fit.distance:.1e} away from the minimum of its objective on these data (at most {REFUSED:g}). Train "
@@ -82,16 +80,15 @@ def _parameters(linear: Module) -> Tensor:
     return torch.cat(parts).to(torch.float64)
 
 
-def _risk(
-    linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float
-) -> tuple[Risk, NDArray[Any] | None]:
+def _risk(linear: Module, features: Any, y: Any, loss: str, l2: float, weights: Any, bias_l2: float) -> Risk:
     K, bias = int(linear.out_features), linear.bias is not None
     record = get_loss(loss, columns=K > 1) if K == 1 or loss in OF_SEVERAL else None
     if record is None or record.several != (K > 1):
         known, what = (LOSSES, "one output") if K == 1 else (OF_SEVERAL, f"{K} outputs")
         raise InvalidInputError(f"linear has {what}: loss must be one of {', '.join(known)}; got {loss!r}.")
-    X, labels, weights, classes = labelled_rows(features, y, weights, record, None, bias)
-    _check_width(X, linear)
+    data = training_data(features, y, weights, record, None, bias)
+    classes, labels = data.classes, data.y
+    _check_width(data.X, linear)
     if classes is not None and classes.tolist() != list(range(K)):
         raise InvalidInputError(
             f"y must hold all of the classes 0 to {K - 1}, as linear has {K} outputs; got {classes.size} classes, "
@@ -99,7 +96,7 @@ def _risk(
         )
     if K > 1 and classes is None and labels.shape[1] != K:
         raise InvalidInputError(f"y must have {K} columns, as linear has outputs; got {labels.shape[1]}.")
-    return Risk(X, labels, weights, record, l2, bias, bias_l2, outputs=K), classes
+    return Risk.on(data, record, l2, bias, bias_l2)
 
 
 def _check_width(X: Array, linear: Module) -> None:

@@ -15,7 +15,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
-from fisherleak.engine.fit.training_rows import check_weights
+from fisherleak.engine.fit.training_data import check_weights
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage

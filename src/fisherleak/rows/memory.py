@@ -53,7 +53,6 @@ def _each(
     """The function of every block, in order. Blocks are the same however many threads there are."""
     first = arrays[0]
     assert first is not None
-    xp = namespace(first)
     count = first.shape[0] if rows is None else rows.shape[0]
     width = 1 if first.ndim == 1 else first.shape[1]
     step = rows_per_block(width, first) if most is None else most
@@ -67,7 +66,7 @@ def _each(
         if rows is None:
             return function(*(None if x is None else x[part, ...] for x in arrays))
         chosen = rows[part]
-        return function(*(None if x is None else xp.take(x, chosen, axis=0) for x in arrays))
+        return function(*(None if x is None else namespace(x).take(x, chosen, axis=0) for x in arrays))
 
     values = step * width if most is None else max(2 * block_elements(first), step * width)
     threads = threads_for(len(parts), values) if plain else 1

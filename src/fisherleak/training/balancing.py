@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.progress import track
 from fisherleak.engine.fit.risk import Risk
-from fisherleak.engine.fit.training_rows import training_rows
+from fisherleak.engine.fit.training_data import TrainingData
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, NearSingularWarning, NotConvergedError
@@ -98,9 +98,9 @@ def balanced_again(trained: Trained, limited: bool) -> Trained:
 def _procedure(trained: Trained) -> Procedure:
     """The reweightings of a plain model, as they are differentiated."""
     design, people, folding = trained.design, trained.design.people, trained.folding
-    X, y, _ = training_rows(design.X, design.y, None, None)
-    risk = Risk(X, y, np.ones(design.n), trained.fit.loss, trained.l2, True, scales=spreads_in(design)[1])
-    attributes = one_release(measurement(trained.leak).information).attributes
+    jacobian = one_release(measurement(trained.leak).information)
+    data, attributes = TrainingData(jacobian.X, jacobian.y, np.ones(design.n)), jacobian.attributes
+    risk = Risk.on(data, trained.fit.loss, trained.l2, True, scales=spreads_in(design)[1])
     return Procedure(
         risk,
         np.asarray(trained.fit.theta),

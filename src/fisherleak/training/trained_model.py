@@ -25,15 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.checks import check_positive
+from fisherleak._support.checks import check_positive, column_names
 from fisherleak._support.namespaces import TableLike, VectorLike
-from fisherleak.engine.fit.minimise import Fit, minimise_scaled
-from fisherleak.engine.fit.training_rows import training_rows
+from fisherleak.engine.fit.minimise import Fit, minimised_on
+from fisherleak.engine.fit.training_data import training_data
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
+from fisherleak.engine.losses import get_loss
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import information_about, information_of, one_release
+from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import (
     FisherleakError,
     InvalidInputError,
@@ -43,7 +44,7 @@ from fisherleak.errors import (
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
-from fisherleak.models import as_table
+from fisherleak.models import Reading, as_table
 from fisherleak.protection.calibrate.calibration import calibrate, enough
 from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.rows import gather, map_rows
@@ -281,32 +282,35 @@ def trained_on(
 ) -> Trained:
     """Fit a design's rows, and measure with noise of scale 1."""
     try:
-        fit = _fitted(kind, design, l2, weights, intercept_l2)
+        reading = _reading(kind, design, l2, weights, intercept_l2)
     except FisherleakError as error:
         raise type(error)(_in_columns(str(error), design)) from None
+    fit = reading.fit
     if not np.isfinite(np.asarray(fit.theta)).all():
         raise NotConvergedError("The fit overflows: use a larger `l2`, or bring the columns to ordinary units.")
-    X, y, _ = training_rows(design.X, design.y, None, None)
-    folding = _folding(design, fit) if public == "nothing" else None
-    information = information_about(fit, X, y, PLAIN, tuple(_attributes(design)), folding)
+    reading = replace(reading, folding=_folding(design, fit) if public == "nothing" else None)
     frames = _frames(design) if public == "nothing" else ()
-    return Trained(kind, design, l2, fit, Leakage(information, PLAIN, as_table(design.X), _frames=frames), public)
+    leak = Leakage(reading.information(PLAIN), PLAIN, as_table(design.X), _frames=frames)
+    return Trained(kind, design, l2, fit, leak, public)
 
 
-def _fitted(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Fit:
+def _reading(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Reading:
+    """The table's model as any other is read: a fit on its training data, with the columns as attributes."""
     scales = spreads_in(design)[1]
     if intercept_l2 and not kind.several:
         raise InvalidInputError(
             f"intercept_l2 is {intercept_l2:g}, and intercepts of one output are free: leave it out."
         )
     classes = design.target.classes if kind.several else None
-    return minimise_scaled(design.X, design.y, kind.loss, l2, weights, True, scales, classes, intercept_l2)
+    loss = get_loss(kind.loss)
+    data = training_data(design.X, design.y, weights, loss, column_names(design.X), True, classes)
+    return Reading(minimised_on(data, loss, l2, True, scales, intercept_l2), data, tuple(_attributes(design)))
 
 
 def with_penalty(trained: Trained, l2: float, intercept_l2: float) -> Trained:
     """The same rows and weights with another penalty; what it reveals is not measured."""
-    fit = _fitted(trained.kind, trained.design, l2, trained.fit.sample_weight, intercept_l2)
-    return replace(trained, l2=l2, fit=fit)
+    reading = _reading(trained.kind, trained.design, l2, trained.fit.sample_weight, intercept_l2)
+    return replace(trained, l2=l2, fit=reading.fit)
 
 
 def spreads_in(design: Design) -> tuple[Vector, Vector]:

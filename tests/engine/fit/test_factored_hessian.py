@@ -54,7 +54,10 @@ def test_wide_fits_are_those_of_a_dense_factorisation(
         return fit.theta, leak.per_example(), leak.membership()
 
     found = etas()
-    assert risk_module.Risk(X, y, weights, fl.engine.losses.LOSSES[loss], 1e-2, True)._wide(found[0]) is not None
+    assert (
+        risk_module.Risk(X, y, weights, loss=fl.engine.losses.LOSSES[loss], l2=1e-2, intercept=True)._wide(found[0])
+        is not None
+    )
     monkeypatch.setattr(risk_module, "MANY_COLUMNS", 10**9)
     for mine, dense in zip(found, etas(), strict=True):
         np.testing.assert_allclose(mine, dense, rtol=1e-7, atol=1e-9 * np.abs(dense).max())

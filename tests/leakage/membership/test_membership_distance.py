@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import fisherleak as fl
 from cases import make
 from fisherleak._support.grids import public_units
-from fisherleak.engine.fit.minimise import minimise_scaled
+from refits import minimise_scaled
 
 NOISE = fl.Gaussian(0.3)
 WHO = np.array(["ann", "bob", "cem", "dan", "eve", "fay"])

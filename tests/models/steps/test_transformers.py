@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 import fisherleak as fl
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters as parameters
 from fisherleak.models.steps.transformers import READERS
 
 pandas = pytest.importorskip("pandas")

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from attacks_on_us.walker import leaves
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters as parameters
 from protection.kept import numbers_in
 from releasable import CATEGORIES, CITIES, NUMBERS, POOLED, RARE, labels, people
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import fisherleak as fl
 from fisherleak.engine.noise import grid_of
-from fisherleak.models.estimators import parameters
+from fisherleak.models.several import all_parameters as parameters
 from protection.kept import numbers_in
 
 X, Y = load_diabetes(return_X_y=True)

@@ -163,8 +163,8 @@ def _moved(frame: Any, row: int, name: str, step: float, target: str, trained: T
 
 
 def _fit_with_known_scales(frame: Any, target: str, trained: Trained) -> Any:
-    from fisherleak.engine.fit.minimise import minimise_scaled
     from fisherleak.training.trained_model import spreads_in
+    from refits import minimise_scaled
 
     X = fitted(frame, target).design.X
     return np.asarray(

@@ -188,7 +188,7 @@ def shares_unknown(trained: Trained) -> str | None:
     if people is not None and int(np.max(people.sizes)) > 1:
         return SEVERAL_ROWS
     numbers = sum(feature.has_share for feature in trained.design.features)
-    quick = QUICK if all(each.fit.loss.quadratic for each in information.release_jacobians) else 1
+    quick = QUICK if all(each.jacobian.fit.loss.quadratic for each in information.releases) else 1
     if numbers * trained.design.n > quick * MOST_VALUES // (2 if trained.design.lazy else 1):
         return "the table is too large for a mean over a belief for each value: limit max_eta or min_error, or audit fewer rows"
     if trained.outputs > 1 and 20 * numbers * trained.outputs * trained.design.n**2 > WORK:

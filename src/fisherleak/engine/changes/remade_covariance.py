@@ -33,8 +33,8 @@ from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.changes.removal import removal_moves
 from fisherleak.engine.changes.starting_fit import MovingScales
 from fisherleak.engine.changes.two_normals import bounded_mu, equivalent_mu, mu_along_a_row
-from fisherleak.engine.fit.newton import factor_at
-from fisherleak.engine.fit.risk import Risk, with_constant
+from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
@@ -110,13 +110,9 @@ def linear_part(jacobian: Jacobian) -> Jacobian:
     """The same rows under the squared loss, whose Hessian is G; nothing else of it is used."""
     fit = jacobian.fit
     a = public_curvature(fit.loss)
-    risk = Risk(
-        *(jacobian.X, jacobian.y, fit.sample_weight, LOSSES["squared"], fit.l2 / a, fit.intercept is not None),
-        intercept_l2=fit.intercept_l2 / a,
-        known_centre=fit.centre,
-        scales=fit.scales,
-    )
-    factor = factor_at(risk, risk.at(fit.centred_theta, curvature=True))
+    own = risk_of_fit(fit, jacobian.X, jacobian.y)
+    risk = replace(own, loss=LOSSES["squared"], l2=fit.l2 / a, intercept_l2=fit.intercept_l2 / a)
+    factor = risk.factor(risk.at(fit.centred_theta, curvature=True))
     there = replace(fit, loss=risk.loss, l2=risk.l2, intercept_l2=risk.intercept_l2, factor=factor)
     return replace(jacobian, fit=there)
 

@@ -1,4 +1,4 @@
-"""Labels as a loss takes them: numbers, or classes as codes 0 to K - 1; checked once, where the rows are."""
+"""Classes as codes 0 to K - 1, where the rows are: numbers, truth values or text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
-from fisherleak._support.namespaces import Sums, TableLike, VectorLike
-from fisherleak.engine.fit.training_rows import check_training, check_values, training_rows
-from fisherleak.engine.losses import Loss
+from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace
+from fisherleak._support.namespaces import Sums, VectorLike
 from fisherleak.engine.losses.multi_output import own_class
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows import aligned, map_rows, sum_rows, with_known_rows
+from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.selection import distinct, lazy_labels, missing
 
-__all__ = ["MOST_CLASSES", "check_classes", "check_labels", "classes_of", "codes_of", "labelled_rows", "number_rows"]
+__all__ = ["MOST_CLASSES", "check_classes", "classes_of", "codes_of"]
 
 MOST_CLASSES = 1000
 """More different labels than this are no classes."""
@@ -137,71 +135,3 @@ def check_classes(codes: Array, weights: Array | None, classes: Sequence[Any]) -
         raise InvalidInputError(
             f"Class {classes[int(empty[0])]!r} has no row with a weight above zero: leave its rows out."
         )
-
-
-def number_rows(
-    X: TableLike, y: TableLike, weights: VectorLike, names: Sequence[str] | None
-) -> tuple[Array, Array, Array | None]:
-    """Arrays of one library, (n, d), (n, K) and (n,), for several numbers at once."""
-    Y = as_array(y, "y")
-    if Y.ndim != 2 or Y.shape[1] == 0:
-        raise InvalidInputError(f"y of several outputs must have shape (rows, outputs); got {tuple(Y.shape)}.")
-    (Y,) = with_known_rows(y if is_lazy_frame(y) else Y)
-    X, _, weights = training_rows(X, Y[:, 0], weights, names)
-    xp = namespace(X)
-    if is_lazy(X):
-        count = int(Y.shape[1])
-        X, Y, weights = aligned((X, Y, weights))
-        return X, map_rows(lambda Y: xp.astype(Y, xp.float64), Y, width=count), weights
-    return X, xp.astype(xp.asarray(Y, device=device(X)), xp.float64), weights
-
-
-def labelled_rows(
-    X: TableLike,
-    y: Any,
-    weights: VectorLike,
-    loss: Loss,
-    names: Sequence[str] | None,
-    intercept: bool,
-    classes: Sequence[Any] | None = None,
-) -> tuple[Array, Array, Array | None, NDArray[Any] | None]:
-    """X, y and weights as the loss takes them, checked, and the classes (K,) of a loss of several.
-
-    With ``classes``, y holds codes of them.
-    """
-    if not loss.several:
-        return (*check_training(X, y, weights, loss, names, intercept), None)
-    known: NDArray[Any] | None = None
-    if not loss.classes:
-        X, y, weights = number_rows(X, y, weights, names)
-    elif classes is None:
-        X, _, weights = training_rows(X, None, weights, names)
-        known = classes_of(y, X)
-        y = codes_of(y, known, X)
-    else:
-        X, y, weights = training_rows(X, y, weights, names)
-        known = np.empty(len(classes), dtype=object)
-        known[:] = classes
-    check_labels(X, y, weights, loss, names, intercept, known)
-    return X, y, weights, known
-
-
-def check_labels(
-    X: Array,
-    y: Array,
-    weights: Array | None,
-    loss: Loss,
-    names: Sequence[str] | None,
-    intercept: bool,
-    classes: NDArray[Any] | None,
-) -> None:
-    """Rows whose labels are as the loss takes them: finite, of magnitudes that can be squared, every class present."""
-    if not loss.several:
-        check_values(X, y, weights, loss, names, intercept)
-    elif loss.classes:
-        assert classes is not None
-        check_values(X, y, weights, loss, names, False)
-        check_classes(y, weights, classes.tolist())
-    else:
-        for k in range(int(y.shape[1])):
-            check_values(X if k == 0 else X[:, :1], y[:, k], weights, loss, names, intercept)

@@ -10,7 +10,6 @@ refinement) for the squared loss.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,18 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak._support.checks import check_positive, column_names, default_names
+from fisherleak._support.checks import check_positive, column_names
 from fisherleak._support.notebook import panel
-from fisherleak.engine.fit.class_labels import codes_of, labelled_rows, number_rows
 from fisherleak.engine.fit.factored_hessian import Factor, factorise, gram, warn_if_near_singular
-from fisherleak.engine.fit.newton import factor_at, newton, started
+from fisherleak.engine.fit.newton import newton, started
 from fisherleak.engine.fit.risk import Point, Risk, with_constant
 from fisherleak.engine.fit.separation import refuse_separated_rows
-from fisherleak.engine.fit.training_rows import training_rows
+from fisherleak.engine.fit.training_data import TrainingData, training_data
 from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
 from fisherleak.engine.magnitudes import check_penalty
-from fisherleak.errors import InvalidInputError, NotAtMinimumError, SingularHessianError
+from fisherleak.errors import NotAtMinimumError, SingularHessianError
 from fisherleak.rows import sum_rows
 
 if TYPE_CHECKING:
@@ -42,10 +40,10 @@ __all__ = [
     "distance",
     "fit_at",
     "is_fit",
-    "labels_as_fitted",
     "minimise",
-    "minimise_scaled",
     "minimised",
+    "minimised_on",
+    "moved_to_minimum",
     "one_by_one",
     "risk_of_fit",
 ]
@@ -237,7 +235,9 @@ def minimise(
     >>> float(fit.coef[0])
     2.0
     """
-    return minimise_scaled(X, y, get_loss(loss, columns=_has_columns(y)), l2, sample_weight, intercept, None)
+    record = get_loss(loss, columns=_has_columns(y))
+    data = training_data(X, y, sample_weight, record, column_names(X), bool(intercept))
+    return minimised_on(data, record, check_positive(l2, "l2", zero=True), bool(intercept))
 
 
 def _has_columns(y: Any) -> bool:
@@ -248,65 +248,53 @@ def _has_columns(y: Any) -> bool:
     return len(shape) == 2 and shape[1] != 1
 
 
-def minimise_scaled(
-    X: Any,
-    y: Any,
-    loss: str | Loss,
-    l2: float,
-    sample_weight: Any,
-    intercept: bool,
-    scales: Any,
-    classes: Sequence[Any] | None = None,
-    intercept_l2: float = 0.0,
+def minimised_on(
+    data: TrainingData, loss: Loss, l2: float, intercept: bool, scales: Any = None, intercept_l2: float = 0.0
 ) -> Fit:
-    r"""The same with :math:`n\lambda \sum_k \sum_j s_j^2 w_{kj}^2 / 2` as its penalty, s the scales (d,) that are folded in.
+    r"""The minimum on training data, where they determine it.
 
-    With ``classes``, y holds codes 0 to K - 1 of them. Intercepts are free unless they have a penalty of their own.
+    With scales s (d,) that are folded in, the penalty is :math:`n\lambda \sum_k \sum_j s_j^2 w_{kj}^2 / 2`. Intercepts are free
+    unless they have a penalty of their own.
     """
-    loss = get_loss(loss)
-    names = column_names(X)
-    X, y, weights, known = labelled_rows(X, y, sample_weight, loss, names, bool(intercept), classes)
-    l2 = check_positive(l2, "l2", zero=True)
     check_penalty(l2)
-    own = None if scales is None else like(scales, X, namespace(X))
-    outputs = 1 if not loss.several else int(y.shape[1]) if known is None else int(known.size)
-    named = (*(names or default_names(X.shape[1])), "intercept")
-    risk = Risk(X, y, weights, loss, l2, bool(intercept), intercept_l2, named, scales=own, outputs=outputs)
+    own = None if scales is None else like(scales, data.X, data.xp)
+    risk = Risk.on(data, loss, l2, intercept, intercept_l2, scales=own)
     check_determined(risk)
-    return minimised(risk, known)
+    return minimised(risk)
 
 
-def minimised(risk: Risk, classes: NDArray[Any] | None = None) -> Fit:
+def minimised(risk: Risk) -> Fit:
     """The minimum of a risk."""
-    return _fit(risk, *newton(risk, *started(risk)), classes)
+    return _fit(risk, *newton(risk, *started(risk)))
 
 
-def fit_at(risk: Risk, theta: Array, polish: bool, classes: NDArray[Any] | None = None) -> Fit:
-    """A fit with given parameters as they are released, and its distance from the minimum; moved there if ``polish``.
-
-    A polished fit keeps the distance that was bridged, and has what is left beside it.
-    """
+def fit_at(risk: Risk, theta: Array, polish: bool) -> Fit:
+    """A fit with given parameters as they are released, and its distance from the minimum; moved there if ``polish``."""
     theta = risk.centred(theta)
     at = risk.at(theta, curvature=True)
     refuse_separated_rows(risk, at)
     factor = _factor_or_reason(risk, at)
-    given = _fit(risk, theta, at, factor, 0, classes)
-    if not polish:
-        return given
-    exact = _fit(risk, *newton(risk, theta, at, factor), classes)
+    given = _fit(risk, theta, at, factor, 0)
+    return moved_to_minimum(risk, given, at) if polish else given
+
+
+def moved_to_minimum(risk: Risk, given: Fit, at: Point | None = None) -> Fit:
+    """The minimum that a fit is near: it keeps the distance that was bridged, and has what is left beside it."""
+    theta = given.centred_theta
+    exact = _fit(risk, *newton(risk, theta, risk.at(theta, curvature=False) if at is None else at, given.factor))
     return replace(exact, distance=given.distance, left=exact.distance)
 
 
 def _factor_or_reason(risk: Risk, at: Point) -> Factor:
     """The factor at given parameters; where there is none, why not: parameters that ran away make any Hessian singular."""
     try:
-        return factor_at(risk, at)
+        return risk.factor(at)
     except SingularHessianError:
         if risk.loss.quadratic:
             raise
     start = risk.start()
     there = risk.at(start, curvature=True)
-    newton(risk, start, there, factor_at(risk, there))
+    newton(risk, start, there, risk.factor(there))
     raise NotAtMinimumError(
         "The Hessian is singular at the model's parameters though not at the minimum on this X, y and sample_weight. Pass "
         "the rows, labels and weights it was fitted with."
@@ -315,9 +303,10 @@ def _factor_or_reason(risk: Risk, at: Point) -> Factor:
 
 def risk_of_fit(fit: Fit, X: Array, y: Array) -> Risk:
     """The risk that a fit is the minimum of, for rows as they are centred; y as the loss takes it."""
-    names = (*(f"feature {j}" for j in range(X.shape[1])), "intercept")
-    own = (fit.sample_weight, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2, names)
-    return Risk(X, y, *own, fit.centre, fit.scales, fit.outputs)
+    names = tuple(f"feature {j}" for j in range(X.shape[1]))
+    data = TrainingData(X, y, fit.sample_weight, names, fit.classes)
+    own = (fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
+    return Risk.on(data, *own, fit.centre, fit.scales)
 
 
 def distance(fit: Fit, X: Array, y: Array) -> float:
@@ -325,24 +314,12 @@ def distance(fit: Fit, X: Array, y: Array) -> float:
     return risk_of_fit(fit, X, y).at(fit.centred_theta, curvature=False).distance(fit.factor)
 
 
-def labels_as_fitted(fit: Fit, X: Any, y: Any, names: Sequence[str] | None) -> tuple[Array, Array]:
-    """X (n, d) and y as the fit's loss takes it: (n,), or numbers (n, K)."""
-    if fit.classes is not None:
-        X, _, _ = training_rows(X, None, None, names)
-        return X, codes_of(y, fit.classes, X)
-    X, y, _ = (number_rows if fit.loss.several else training_rows)(X, y, None, names)
-    if fit.loss.several and y.shape[1] != fit.outputs:
-        raise InvalidInputError(
-            f"The model was fitted on {fit.outputs} numbers in y; got {y.shape[1]}. Pass the training data."
-        )
-    return X, y
-
-
-def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int, classes: NDArray[Any] | None = None) -> Fit:
+def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit:
     warn_if_near_singular(factor)
     d = int(risk.X.shape[1])
-    whole = namespace(theta).reshape(theta, (-1, risk.width))
-    whole = whole if risk.frame is None else risk.frame @ whole
+    whole = risk.xp.reshape(theta, (-1, risk.width))
+    frame = risk.reduced_loss.frame
+    whole = whole if frame is None else frame @ whole
     coef, level = whole[:, :d], whole[:, d] if risk.intercept else None
     intercept = level if level is None or risk.centre is None else level - coef @ risk.centre
     if not risk.loss.several:
@@ -363,7 +340,7 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int, classe
         centre=risk.centre,
         level=level,
         scales=risk.scales,
-        classes=classes if risk.loss.classes else None,
+        classes=risk.classes,
     )
 
 

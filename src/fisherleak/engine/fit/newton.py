@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fisherleak._support.arrays import Array, is_lazy, namespace
-from fisherleak.engine.fit.factored_hessian import Factor, factorise
+from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.engine.fit.separation import growing, refuse_separated_group, refuse_separated_rows
 from fisherleak.errors import FisherleakError, NotConvergedError, SingularHessianError
 
-__all__ = ["SMALL_STEP", "factor_at", "newton", "started"]
+__all__ = ["SMALL_STEP", "newton", "started"]
 
 GOAL = 1e-10
 """Relative gradient that is promised."""
@@ -46,7 +46,7 @@ def started(risk: Risk) -> tuple[Array, Point, Factor]:
     start = risk.start() if few is None else few
     at = risk.at(start, curvature=True)
     try:
-        return start, at, factor_at(risk, at)
+        return start, at, risk.factor(at)
     except SingularHessianError:
         assert at.hessian is not None
         xp = namespace(start)
@@ -56,9 +56,9 @@ def started(risk: Risk) -> tuple[Array, Point, Factor]:
     n = risk.X.shape[0]
     softer = replace(risk, l2=risk.l2 + STARTING / n, scales=xp.sqrt(diagonal))
     there = softer.at(start, curvature=True)
-    start, *_ = newton(softer, start, there, factor_at(softer, there))
+    start, *_ = newton(softer, start, there, softer.factor(there))
     at = risk.at(start, curvature=True)
-    return start, at, factor_at(risk, at)
+    return start, at, risk.factor(at)
 
 
 def _minimum_of_few(risk: Risk) -> Array | None:
@@ -72,12 +72,6 @@ def _minimum_of_few(risk: Risk) -> Array | None:
         return newton(few, *started(few), near=ROUGH)[0]
     except FisherleakError:
         return None
-
-
-def factor_at(risk: Risk, at: Point) -> Factor:
-    """The factored Hessian at a point that has one."""
-    assert at.hessian is not None
-    return factorise(at.hessian, risk.parameter_names, at.wide)
 
 
 def newton(
@@ -138,7 +132,7 @@ def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, P
 def _refactorise(risk: Risk, at: Point, step: Array, last: Factor) -> Factor:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
-        return factor_at(risk, at)
+        return risk.factor(at)
     except SingularHessianError:
         raise _not_converged(risk, at, step, last) from None
 

@@ -14,14 +14,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
 from fisherleak._support.checks import default_names
-from fisherleak._support.namespaces import Sums
-from fisherleak.engine.fit.factored_hessian import Factor, Wide, gram
+from fisherleak._support.namespaces import Json, Sums
+from fisherleak.engine.fit.factored_hessian import Factor, Wide, factorise, gram
+from fisherleak.engine.fit.training_data import TrainingData
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
 from fisherleak.engine.losses.multi_output import own_class
@@ -83,24 +84,40 @@ def _counted(x: Array, weights: Array | None) -> Array:
     return xp.ones(x.shape[0], dtype=xp.float64, device=device(x))
 
 
-@dataclass(frozen=True)
-class Risk:
-    """The regularised empirical risk as a function of theta, one pass over the rows each."""
+@dataclass(frozen=True, kw_only=True)
+class Risk(TrainingData):
+    """The regularised empirical risk of training data as a function of theta, one pass over the rows each."""
 
-    X: Array
-    y: Array
-    """(n,): numbers, or codes of classes; (n, K) of several numbers."""
-    weights: Array | None
     loss: Loss
     l2: float
     intercept: bool
     intercept_l2: float = 0.0
-    names: tuple[str, ...] = ()
     known_centre: Array | None = None
     scales: Array | None = None
     """(d,): l2 is on each coefficient times its scale, for preprocessing that is folded in."""
-    outputs: int = 1
-    """K."""
+
+    @classmethod
+    def on(
+        cls,
+        data: TrainingData,
+        loss: Loss,
+        l2: float,
+        intercept: bool,
+        intercept_l2: float = 0.0,
+        known_centre: Array | None = None,
+        scales: Array | None = None,
+    ) -> Self:
+        """The risk of a loss and a penalty on training data."""
+        own = (data.X, data.y, data.weights, data.names, data.classes)
+        rest: Json = {"intercept_l2": intercept_l2, "known_centre": known_centre, "scales": scales}
+        return cls(*own, loss=loss, l2=l2, intercept=intercept, **rest)
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+        if not self.loss.several:
+            return 1
+        return int(self.y.shape[1]) if self.classes is None else len(self.classes)
 
     @cached_property
     def centre(self) -> Array | None:
@@ -123,11 +140,6 @@ class Risk:
         return reduced_loss(self.loss, self.outputs, self.X)
 
     @property
-    def frame(self) -> Array | None:
-        """Q, (K, L); None for one output."""
-        return self.reduced_loss.frame
-
-    @property
     def separable(self) -> bool:
         """Whether labels are classes, which may be separable."""
         return self.loss.labels.binary or self.loss.shares
@@ -145,7 +157,7 @@ class Risk:
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The column of each parameter: one round of columns, and the intercept, for each direction of the frame."""
-        names = self.names or (*default_names(int(self.X.shape[1])), "intercept")
+        names = (*(self.names or default_names(int(self.X.shape[1]))), "intercept")
         return names[: self.width] * self.reduced_loss.outputs
 
     @cached_property
@@ -154,23 +166,25 @@ class Risk:
         n, d = self.X.shape
         squares = [1.0] * d if self.scales is None else host(self.scales**2).tolist()
         values = [n * self.l2 * square for square in squares] + [n * self.intercept_l2] * int(self.intercept)
-        return like(values * self.reduced_loss.outputs, self.X, namespace(self.X))
+        return like(values * self.reduced_loss.outputs, self.X, self.xp)
 
     def centred(self, theta: Array) -> Array:
         """vec(V), for rows less the centre, of parameters as they are released: all coefficients, then all intercepts."""
-        xp = namespace(theta)
+        xp = self.xp
         K, d = self.outputs, int(self.X.shape[1])
         whole = xp.reshape(theta[: K * d], (K, d))
         if self.intercept:
             level = theta[K * d :] if self.centre is None else theta[K * d :] + whole @ self.centre
             whole = xp.concat([whole, level[:, None]], axis=1)
-        return xp.reshape(whole if self.frame is None else self.frame.T @ whole, (-1,))
+        frame = self.reduced_loss.frame
+        return xp.reshape(whole if frame is None else frame.T @ whole, (-1,))
 
     def as_released(self, gradient: Array) -> Array:
         """The gradient by every output's parameters for rows as they are, (K, p), from that for rows less the centre."""
         xp = namespace(gradient)
         whole = xp.reshape(gradient, (-1, self.width))
-        whole = whole if self.frame is None else self.frame @ whole
+        frame = self.reduced_loss.frame
+        whole = whole if frame is None else frame @ whole
         if self.centre is None:
             return whole
         return xp.concat([whole[:, :-1] + whole[:, -1:] * self.centre[None, :], whole[:, -1:]], axis=1)
@@ -178,7 +192,7 @@ class Risk:
     def _predictors(self, theta: Array) -> Callable[[Array], tuple[Array, Array]]:
         """A function from a block of rows to its features (b, p) and its linear predictors, (b,) or (b, K)."""
         loss, intercept, centre = self.reduced_loss, self.intercept, self.centre
-        V = namespace(theta).reshape(theta, (loss.outputs, -1))
+        V = self.xp.reshape(theta, (loss.outputs, -1))
 
         def block(X: Array) -> tuple[Array, Array]:
             x = with_constant(X, intercept, centre)
@@ -199,7 +213,7 @@ class Risk:
 
     def largest_moves(self, *steps: Array) -> list[float]:
         """Largest change of a linear predictor in the frame by each of some steps, over the rows that count."""
-        xp = namespace(self.X)
+        xp = self.xp
         intercept, centre, count = self.intercept, self.centre, len(steps)
         V = xp.concat([xp.reshape(step, (-1, self.width)) for step in steps], axis=0)
 
@@ -235,17 +249,17 @@ class Risk:
         if self.intercept and self.loss.several:
             means = host(self._mean_labels())
             means = np.log(np.maximum(means, np.finfo(float).eps)) if self.loss.shares else means
-            V[:, -1] = host(self.frame).T @ means
+            V[:, -1] = host(self.reduced_loss.frame).T @ means
         elif self.intercept:
             try:
-                weights = map_rows(namespace(self.X).ones_like, self.y) if self.weights is None else self.weights
+                weights = map_rows(self.xp.ones_like, self.y) if self.weights is None else self.weights
                 V[:, -1] = self.loss.start(self.y, weights)
             except ValueError:
                 raise NotConvergedError(
                     f"The {self.loss.name} loss has no finite minimiser: no intercept reaches the mean label. Leave out the "
                     "intercept and add an l2 penalty, or choose another loss."
                 ) from None
-        return like(V.reshape(-1), self.X, namespace(self.X))
+        return like(V.reshape(-1), self.X, self.xp)
 
     def _mean_labels(self) -> Array:
         """Weighted mean of the labels, (K,): the shares of the classes, or -gradient at zero of numbers."""
@@ -272,7 +286,7 @@ class Risk:
         return float(total + self._penalty_value(theta))
 
     def at(self, theta: Array, curvature: bool) -> Point:
-        xp = namespace(theta)
+        xp = self.xp
         gradient, terms, sums, *hessian = sum_rows(
             self._terms(theta, curvature), self.X, self.y, self.weights, most=self._most
         )
@@ -299,6 +313,11 @@ class Risk:
             wide=self._wide(theta) if hessian else None,
         )
 
+    def factor(self, at: Point) -> Factor:
+        """The factored Hessian at a point that has one."""
+        assert at.hessian is not None
+        return factorise(at.hessian, self.parameter_names, at.wide)
+
     @property
     def _most(self) -> int | None:
         """Rows of a block that hold as many values as usual, with the features once for each output; as usual for one."""
@@ -310,7 +329,7 @@ class Risk:
         n, d = self.X.shape
         if self.loss.several or is_lazy(self.X) or d < MANY_COLUMNS or WIDE * n > d:
             return None
-        xp = namespace(theta)
+        xp = self.xp
         if not bool(xp.all(self.penalty[:d] > 0)):
             return None
         rows, z = self._predictors(theta)(self.X[:])
@@ -319,7 +338,7 @@ class Risk:
         return Wide(rows * xp.sqrt(a)[:, None], self.penalty, self.intercept)
 
     def _penalty_value(self, theta: Array) -> Array:
-        return 0.5 * namespace(theta).sum(self.penalty * theta * theta)
+        return 0.5 * self.xp.sum(self.penalty * theta * theta)
 
     def _terms(self, theta: Array, curvature: bool) -> Callable[..., Sums]:
         """A function from a block of rows to the sums that ``at`` needs.
@@ -327,11 +346,11 @@ class Risk:
         They are the gradient and the sizes of its terms, (L, p); the value, rows on the wrong side, sum r^2, sum z^T A z,
         rounding, sum A z (L) and sum A (L^2); and the Hessian's parts if ``curvature``.
         """
-        loss, predict = self.reduced_loss, self._predictors(theta)
+        xp, loss, predict = self.xp, self.reduced_loss, self._predictors(theta)
         record, Q, separable = loss.loss, loss.frame, self.separable
 
         def block(X: Array, y: Array, weights: Array | None) -> Sums:
-            xp, (x, s) = namespace(X), predict(X)
+            x, s = predict(X)
             omega, plain, a = _counted(x, weights), record.r(s, y), record.a(s, y)
             if Q is None:
                 in_r, scale = _rounding(record, s, y, a, xp)

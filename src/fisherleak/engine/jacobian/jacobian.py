@@ -314,7 +314,7 @@ def held_levels(jacobian: Jacobian, intercept_l2: float) -> Jacobian:
     """The same rows and loss at the minimum with a penalty on the intercepts, where they were free; of public scales."""
     fit = jacobian.fit
     risk = replace(risk_of_fit(fit, jacobian.X, jacobian.y), intercept_l2=intercept_l2, known_centre=None)
-    found = minimised(risk, fit.classes)
+    found = minimised(risk)
     return jacobian_of(found, jacobian.X, jacobian.y, jacobian.noise, jacobian.attributes, jacobian.folding)
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.fit.minimise import Fit
+from fisherleak.engine.fit.minimise import Fit, risk_of_fit
 from fisherleak.engine.fit.newton import ARMIJO, MOST_STEPS
-from fisherleak.engine.fit.risk import Risk, with_constant
+from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.losses.loss import FAR, within_reach
 from fisherleak.errors import InvalidInputError, NotConvergedError
@@ -110,13 +110,10 @@ class _Problem:
 
     @classmethod
     def of(cls, fit: Fit, X: Vector, y: Vector) -> _Problem:
-        intercept = fit.intercept is not None
-        risk = Risk(X, y, fit.sample_weight, fit.loss, fit.l2, intercept, fit.intercept_l2, known_centre=fit.centre)
-        risk = replace(risk, scales=fit.scales)
         scale = np.asarray(host(fit.factor.scale))
         omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
         centre = None if fit.centre is None else np.asarray(host(fit.centre))
-        penalty = np.asarray(host(risk.penalty)) * scale**2
+        penalty = np.asarray(host(risk_of_fit(fit, X, y).penalty)) * scale**2
         return cls(fit, np.asarray(X), y, omega, centre, scale, penalty, np.asarray(host(fit.centred_theta)) / scale)
 
     def tilted(self, tilts: Vector) -> Vector:

@@ -5,12 +5,8 @@ There are three kinds: where rows share an eigenbasis, where they do not, and mo
 
 from collections.abc import Sequence
 
-from fisherleak._support.arrays import Array
-from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, Release
-from fisherleak.engine.jacobian import Jacobian, jacobian_of
-from fisherleak.engine.jacobian.folding import Folding
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.served import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
@@ -20,7 +16,6 @@ from fisherleak.engine.norms.shared_basis import SharedBasis
 
 __all__ = [
     "every_release",
-    "information_about",
     "information_of",
     "information_together",
     "one_release",
@@ -40,18 +35,6 @@ def information_of(first: Jacobian, *others: Jacobian) -> Information:
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
         return MatrixFree(tuple(map(Release, (first, *others))))
     return SharedBasis(first)
-
-
-def information_about(
-    fit: Fit,
-    X: Array,
-    y: Array,
-    noise: Noise | Disclosed,
-    attributes: tuple[Attribute, ...],
-    folding: Folding | None = None,
-) -> Information:
-    """The information that a fit, released with noise, holds about its rows."""
-    return information_of(jacobian_of(fit, X, y, noise, attributes, folding))
 
 
 def information_together(releases: Sequence[Release]) -> Information:

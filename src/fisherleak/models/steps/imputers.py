@@ -137,7 +137,7 @@ def filling_of(
         gone, fill = absent[:, k], fills[k]
         assert fill is not None
         value = filled_value(X[:, k], gone, fill)
-        rates[i], values[:, i], shares[:, i] = _movers(X[~gone, k], fill, value, risk.names[k])
+        rates[i], values[:, i], shares[:, i] = _movers(X[~gone, k], fill, value, risk.parameter_names[k])
         pushes[:, i] = coef[k] * (x[gone].T @ a[gone])
         pushes[k, i] += r[gone].sum()
         offsets[i] = value - centres[k]

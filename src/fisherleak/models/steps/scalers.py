@@ -355,9 +355,9 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
     values, shares, carried = np.full((most, d), np.nan), np.zeros((most, d)), np.zeros((most, d))
     for k, scale in enumerate(scales):
         if scale.spread:
-            mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.names[k])
+            mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.parameter_names[k])
             slopes[k], means[k], totals[k] = 2.0 * push[k] / total, mean, total
-        for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.names[k])):
+        for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.parameter_names[k])):
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
             if scale.fill is not None and scale.fill.learned and absent[:, k].any():
                 carried[q, k] = value == filled_value(X[:, k], absent[:, k], scale.fill)

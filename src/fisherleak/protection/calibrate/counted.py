@@ -13,7 +13,7 @@ ways, and the covariance through the equations that define it (``implicit``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
-from fisherleak.engine.fit.minimise import fit_at
-from fisherleak.engine.fit.risk import Risk
+from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.noise import Gaussian, check_noise
@@ -304,19 +303,7 @@ class _CountedMoves:
         weights, centre, scales = (
             None if x is None else np.asarray(host(x)) for x in (fit.sample_weight, fit.centre, fit.scales)
         )
-        names = tuple(f"x{j}" for j in range(X.shape[1] + 1))
-        risk = Risk(
-            X,
-            y,
-            weights,
-            fit.loss,
-            fit.l2,
-            fit.intercept is not None,
-            fit.intercept_l2,
-            names=names,
-            known_centre=centre,
-            scales=scales,
-        )
+        risk = replace(risk_of_fit(fit, X, y), weights=weights, known_centre=centre, scales=scales)
         moved = fit_at(risk, np.asarray(host(fit.theta)), polish=True)
         information = information_of(jacobian_of(moved, X, y, Gaussian(1.0), own.attributes))
         J = information.written_out(self.attributes, self.label, np.asarray(deciding, dtype=np.int64))

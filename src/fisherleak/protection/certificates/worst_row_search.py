@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.fit.minimise import fit_at
-from fisherleak.engine.fit.risk import Risk, with_constant
-from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
+from fisherleak.engine.fit.risk import with_constant
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms import information_about, one_release
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.certificates.bound_quantities import Points
 from fisherleak.protection.certificates.certificate import Bound
@@ -85,10 +84,8 @@ def eta_in_place(
     scales = None if fit.scales is None else np.asarray(host(fit.scales))
     if folding is not None and scales is not None:
         scales = _scales(folding, scales, np.asarray(host(jacobian.X)), X, weights)
-    names = tuple(f"feature {j}" for j in range(X.shape[1] + 1))
-    own = (X, labels, weights, fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2, names)
     several = jacobian.several
-    risk = Risk(*own, scales=scales, outputs=int(fit.coef.shape[0]) if several else 1)
+    risk = replace(risk_of_fit(fit, X, labels), weights=weights, scales=scales, known_centre=None)
     try:
         fresh = fit_at(risk, np.asarray(host(fit.theta)), polish=True)
     except FisherleakError:
@@ -96,7 +93,7 @@ def eta_in_place(
     if folding is not None:
         coef = np.ones(X.shape[1]) if several else np.asarray(fresh.coef)
         folding = _refolded(folding, X, weights, fit.n * fit.l2 * coef)
-    then = one_release(information_about(fresh, X, labels, jacobian.noise, jacobian.attributes, folding))
+    then = jacobian_of(fresh, X, labels, jacobian.noise, jacobian.attributes, folding)
     block = [X[row : row + 1], labels[row : row + 1], None if weights is None else weights[row : row + 1]]
     J = np.asarray(then.dense(attributes, label)(*block))[0]
     return float(np.linalg.norm(J, 2))

@@ -18,9 +18,9 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Json, TableLike, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.engine.fit.minimise import fit_at
-from fisherleak.engine.fit.training_rows import check_weights
+from fisherleak.engine.fit.training_data import check_weights
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import information_about, refuse_several
+from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import (
     InvalidInputError,
     LooseFitWarning,
@@ -32,7 +32,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.estimators import set_parameters
-from fisherleak.models.read import LOOSE, Prepared, prepare, risk_of
+from fisherleak.models.read import LOOSE, Prepared, Reading, prepare, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.irfil.even_weights import EvenRound, EvenWeights
 from fisherleak.protection.irfil.irfil_iteration import Balance, balance, example_targets, group_targets
@@ -256,7 +256,7 @@ class IRFIL(Wrapper):
         noise = Gaussian(1.0) if self.noise is None else self.noise
         risk, theta = risk_of(prepared, y, _first_weights(start, prepared.features))
         fit = fit_at(risk, theta, True)
-        leak = Leakage(information_about(fit, risk.X, risk.y, noise, prepared.attributes), noise, table)
+        leak = Leakage(Reading(fit, risk, prepared.attributes).information(noise), noise, table)
         refuse_several(measurement(leak).information, "IRFIL(account='end-to-end')")
         chosen, label = measurement(leak).chosen(self.attributes, None)
         if not isinstance(risk.X, np.ndarray) or any(attribute.local for attribute in chosen):
@@ -272,7 +272,7 @@ class IRFIL(Wrapper):
         def etas(weights: Array, theta: Any) -> tuple[Array, Any]:
             risk, initial = risk_of(prepared, y, weights)
             fit = fit_at(risk, initial if theta is None else theta, True)
-            information = information_about(fit, risk.X, risk.y, noise, prepared.attributes)
+            information = Reading(fit, risk, prepared.attributes).information(noise)
             return Leakage(information, noise, table).per_example(self.attributes), fit.theta
 
         return etas

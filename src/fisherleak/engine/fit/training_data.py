@@ -1,54 +1,120 @@
-"""Training data at the public edge: one library, one length, finite, labels that the loss accepts, in one pass."""
+"""Training data, checked once at the public edge: one library, one length, finite, labels that the loss takes.
+
+What takes a :class:`TrainingData` asks nothing of its arrays again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums, TableLike, VectorLike
+from fisherleak.engine.fit.class_labels import check_classes, classes_of, codes_of
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.magnitudes import check_extremes, extremes
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, gather, map_rows, positions, sum_rows, with_known_rows
 
-__all__ = ["check_training", "check_values", "check_weights", "training_rows"]
+__all__ = ["TrainingData", "check_training_data", "check_weights", "shaped_data", "training_data"]
 
 
-def check_training(
+@dataclass(frozen=True)
+class TrainingData:
+    """Rows of one array library, on one device, with their labels as a loss takes them and their weights."""
+
+    X: Array
+    """(n, d): the features."""
+    y: Array
+    """(n,): numbers, or codes of classes; (n, K) of several numbers."""
+    weights: Array | None = None
+    """(n,); None where all rows count alike."""
+    names: Sequence[str] | None = None
+    """The columns' names; None of a bare array."""
+    classes: NDArray[Any] | None = None
+    """(K,): what the codes of a loss of several classes stand for."""
+
+    @property
+    def xp(self) -> Namespace:
+        """The array library."""
+        return namespace(self.X)
+
+
+def training_data(
     X: TableLike,
-    y: VectorLike,
+    y: Any,
     weights: VectorLike,
     loss: Loss,
     names: Sequence[str] | None = None,
     intercept: bool = False,
-) -> tuple[Array, Array, Array | None]:
-    """X (n, d), y (n,) and weights (n,) or None, as the loss takes them, checked in one pass over the rows.
+    classes: Any = None,
+) -> TrainingData:
+    """X (n, d), y and weights (n,) or None as the loss takes them, checked in one pass over the rows.
 
-    Same library, same length, not empty, all finite and of magnitudes that can be squared (``magnitudes``); columns are named
-    where they have names. Weights are zero or more and labels inside the loss's domain, with both classes present among the
-    rows that count.
+    With ``classes``, y holds codes of them; without, it holds the classes of a loss of several.
     """
-    if y is None:
+    data = shaped_data(X, y, weights, loss, names, classes, coded=classes is not None)
+    check_training_data(data, loss, intercept)
+    return data
+
+
+def shaped_data(
+    X: TableLike, y: Any, weights: VectorLike, loss: Loss, names: Sequence[str] | None, classes: Any, coded: bool
+) -> TrainingData:
+    """Arrays of one library, in the same blocks, and of the right shapes; their values are not looked at."""
+    if loss.classes and not coded:
+        X, _, weights = _arrays(X, None, weights, names)
+        known = classes_of(y, X) if classes is None else classes
+        return TrainingData(X, codes_of(y, known, X), weights, names, known)
+    if not loss.several and y is None:
         raise InvalidInputError("y must be an array of labels; got None.")
-    X, y, weights = training_rows(X, y, weights, names)
-    check_values(X, y, weights, loss, names, intercept)
-    return X, y, weights
-
-
-def check_values(
-    X: Array, y: Array, weights: Array | None, loss: Loss, names: Sequence[str] | None, intercept: bool = False
-) -> None:
-    """The values of rows as ``training_rows`` gives them, in one pass."""
+    if not loss.several or loss.classes:
+        if classes is not None and not isinstance(classes, np.ndarray):
+            given, classes = classes, np.empty(len(classes), dtype=object)
+            classes[:] = given
+        return TrainingData(*_arrays(X, y, weights, names), names, classes)
+    Y = as_array(y, "y")
+    if Y.ndim != 2 or Y.shape[1] == 0:
+        raise InvalidInputError(f"y of several outputs must have shape (rows, outputs); got {tuple(Y.shape)}.")
+    (Y,) = with_known_rows(y if is_lazy_frame(y) else Y)
+    X, _, weights = _arrays(X, Y[:, 0], weights, names)
     xp = namespace(X)
+    if not is_lazy(X):
+        return TrainingData(X, xp.astype(xp.asarray(Y, device=device(X)), xp.float64), weights, names)
+    count = int(Y.shape[1])
+    X, Y, weights = aligned((X, Y, weights))
+    return TrainingData(X, map_rows(lambda Y: xp.astype(Y, xp.float64), Y, width=count), weights, names)
+
+
+def check_training_data(data: TrainingData, loss: Loss, intercept: bool) -> None:
+    """Refuse values that no fit takes, in one pass (for several numbers, one for each).
+
+    All are finite and of magnitudes that can be squared (``magnitudes``); columns are named where they have names. Weights are
+    zero or more and labels inside the loss's domain, with every class present among the rows that count.
+    """
+    if loss.several and not loss.classes:
+        for k in range(int(data.y.shape[1])):
+            _check_values(data, data.X if k == 0 else data.X[:, :1], data.y[:, k], loss, intercept)
+        return
+    _check_values(data, data.X, data.y, loss, intercept and not loss.several)
+    if loss.several:
+        assert data.classes is not None
+        check_classes(data.y, data.weights, data.classes.tolist())
+
+
+def _check_values(data: TrainingData, X: Array, y: Array, loss: Loss, intercept: bool) -> None:
+    xp, weights, names = data.xp, data.weights, data.names
 
     def block(X: Array, y: Array, weights: Array | None) -> Sums:
-        counted = xp.ones_like(y, dtype=xp.bool) if weights is None else weights > 0
-        known = xp.ones_like(y, dtype=xp.bool) if weights is None else _finite(weights, xp) & (weights >= 0)
+        every = xp.ones_like(y, dtype=xp.bool)
+        counted = every if weights is None else weights > 0
+        unknown = ~every if weights is None else _not_a_weight(weights)
         # y may be NaN here, which no loss accepts: finite labels are looked at first
-        by_row = (~_finite(y, xp), ~known, counted, ~loss.labels.accepts(y), (y == 1) & counted, (y == 0) & counted)
+        by_row = (~xp.isfinite(y), unknown, counted, ~loss.labels.accepts(y), (y == 1) & counted, (y == 0) & counted)
         return xp.stack([xp.sum(xp.astype(x, xp.int64)) for x in by_row]), extremes(X, y, weights)
 
     def joined(a: Sums, b: Sums) -> Sums:
@@ -60,16 +126,9 @@ def check_values(
     if not np.isfinite(host(largest)[: X.shape[1]]).all():
         raise InvalidInputError(_where_not_finite(X, names))
     if bad_y:
-        row, value = _first(y, lambda y: ~_finite(y, xp))
+        row, value = _first(y, lambda y: ~xp.isfinite(y))
         raise InvalidInputError(f"y must be finite; row {row} is {value}. Drop or fill such rows first.")
-    if bad_weights:
-        assert weights is not None
-        row, value = _first(weights, lambda weights: ~(_finite(weights, xp) & (weights >= 0)))
-        raise InvalidInputError(
-            f"sample_weight must be finite and zero or more; row {row} is {value}. A weight of zero leaves a row out."
-        )
-    if not counted:
-        raise InvalidInputError("sample_weight is zero for every row; at least one row must count.")
+    _refuse_weights(weights, bad_weights, counted)
     if outside:
         row, value = _first(y, lambda y: ~loss.labels.accepts(y))
         raise InvalidInputError(
@@ -83,6 +142,20 @@ def check_values(
     check_extremes(largest, loss.labels.binary, intercept, names)
 
 
+def _not_a_weight(weights: Array) -> Array:
+    return ~(namespace(weights).isfinite(weights) & (weights >= 0))
+
+
+def _refuse_weights(weights: Array | None, bad: int, counted: int) -> None:
+    if bad:
+        row, value = _first(weights, _not_a_weight)
+        raise InvalidInputError(
+            f"sample_weight must be finite and zero or more; row {row} is {value}. A weight of zero leaves a row out."
+        )
+    if not counted:
+        raise InvalidInputError("sample_weight is zero for every row; at least one row must count.")
+
+
 def check_weights(weights: VectorLike, X: Array) -> Array | None:
     """Example weights (n,): finite, none negative, not all zero."""
     if weights is None:
@@ -90,24 +163,16 @@ def check_weights(weights: VectorLike, X: Array) -> Array | None:
     checked = as_array(weights, "sample_weight")
     (weights,) = with_known_rows(weights if is_lazy_frame(weights) else checked)
     weights = _vector(weights, "sample_weight", X.shape[0], X)
-    xp = namespace(X)
 
     def block(weights: Array) -> Sums:
-        known = _finite(weights, xp) & (weights >= 0)
-        return xp.sum(xp.astype(~known, xp.int64)), xp.sum(xp.astype(weights > 0, xp.int64))
+        xp = namespace(weights)
+        return tuple(xp.sum(xp.astype(x, xp.int64)) for x in (_not_a_weight(weights), weights > 0))
 
-    bad, counted = sum_rows(block, weights)
-    if int(bad):
-        row, value = _first(weights, lambda weights: ~(_finite(weights, xp) & (weights >= 0)))
-        raise InvalidInputError(
-            f"sample_weight must be finite and zero or more; row {row} is {value}. A weight of zero leaves a row out."
-        )
-    if not int(counted):
-        raise InvalidInputError("sample_weight is zero for every row; at least one row must count.")
+    _refuse_weights(weights, *(int(count) for count in sum_rows(block, weights)))
     return weights
 
 
-def training_rows(
+def _arrays(
     X: TableLike, y: VectorLike, weights: VectorLike, names: Sequence[str] | None
 ) -> tuple[Array, Array, Array | None]:
     """Arrays of one library, (n, d), (n,) and (n,), and in the same blocks; y may be None where labels are no numbers yet."""
@@ -120,13 +185,16 @@ def training_rows(
         raise InvalidInputError(
             f"X must have two dimensions, (rows, columns); got {arrays['X'].ndim}. For one column use X[:, None]."
         )
-    X, y, weights = with_known_rows(*(x if is_lazy_frame(x) else arrays[name] for name, x in given.items()))
+    X, y, weights = arrays.values()
+    if any(is_lazy(x) for x in arrays.values()):
+        X, y, weights = with_known_rows(*(x if is_lazy_frame(x) else arrays[name] for name, x in given.items()))
     n, d = X.shape
     if n == 0 or d == 0:
         raise InvalidInputError(f"X must have at least one row and one column; got {n} rows and {d} columns.")
     y = None if y is None else _vector(y, "y", n, X)
     weights = None if weights is None else _vector(weights, "sample_weight", n, X)
-    X, y, weights = aligned((X, y, weights))
+    if is_lazy(X):
+        X, y, weights = aligned((X, y, weights))
     return X, y, weights
 
 
@@ -153,12 +221,6 @@ def _vector(x: Array, name: str, n: int, X: Array) -> Array:
     return xp.astype(xp.asarray(x, device=device(X)), xp.float64)
 
 
-def _finite(x: Array, xp: Namespace) -> Array:
-    if xp.isdtype(x.dtype, "real floating"):
-        return xp.isfinite(x)
-    return xp.ones_like(x, dtype=xp.bool)
-
-
 def _first(x: Array, wrong: Callable[[Array], Array]) -> tuple[int, float]:
     """The first row where ``wrong(block)`` is true, and its value."""
     row = _first_row(x, wrong)
@@ -179,8 +241,8 @@ def _first_row(x: Array, wrong: Callable[[Array], Array]) -> int:
 
 def _where_not_finite(X: Array, names: Sequence[str] | None) -> str:
     xp = namespace(X)
-    (count,) = sum_rows(lambda block: (xp.sum(xp.astype(~_finite(block, xp), xp.int64)),), X)
-    row = _first_row(X, lambda block: xp.any(~_finite(block, xp), axis=1))
+    (count,) = sum_rows(lambda block: (xp.sum(xp.astype(~xp.isfinite(block), xp.int64)),), X)
+    row = _first_row(X, lambda block: xp.any(~xp.isfinite(block), axis=1))
     (found,) = gather([X], like([row], np.empty(0) if is_lazy(X) else X, xp))
     values = host(xp.astype(found, xp.float64))[0]
     column = int(np.argmax(~np.isfinite(values)))
