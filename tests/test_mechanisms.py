@@ -5,6 +5,7 @@ And what else can be asked of each: it works, or refuses by the way's own name.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,7 @@ def asked(way: Any, loss: str, folder: Path) -> dict[str, Callable[[], Any]]:
         X, y, fit = case.X, case.y, case.fit()
         numbers = (make("squared").X, make("squared").y)
 
+    @functools.cache
     def leak() -> fl.Leakage:
         return fl.measure(fit, X, y, noise=way)
 
@@ -285,6 +287,7 @@ def test_every_way_has_its_place_in_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.usefixtures("quick_audits")
 @pytest.mark.parametrize("name", WAYS | SEVERAL)
 def test_every_method_works_or_refuses_by_name(name: str, tmp_path: Path) -> None:
     """What works is held against itself twice, or read back; a refusal names the way, or the model, and a remedy."""

@@ -17,7 +17,7 @@ from fisherleak.attacks.outcome import outcome_of
 @pytest.mark.parametrize("releases", [None, 1, 20])
 def test_intervals_cover(releases: int | None) -> None:
     """Attack samples of a population of rows: about 95 of 100 intervals hold the accuracy over all rows and noise."""
-    table, y = people(3000)
+    table, y = people(1500)
     # numbers alone: a hundred attacks that read no categories
     table = table.assign(age=(table.age - 50) / 12, gene=table.gene == "TT", smoker=table.smoker == "yes").astype(float)
     model = Ridge(alpha=0.5).fit(table, y)
@@ -28,7 +28,7 @@ def test_intervals_cover(releases: int | None) -> None:
     rng = np.random.default_rng(0)
     held, widths = [], []
     for seed in range(100):
-        rows = rng.choice(3000, size=150, replace=False)
+        rows = rng.choice(1500, size=150, replace=False)
         attack = fl.attacks.WhiteBox(model, table, y, "smoker", rows=rows)
         released: Any = noise
         if releases == 1:

@@ -26,7 +26,7 @@ AGE = "[columns.age]\nmax_revealed = 0.1\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick(few_trees: None) -> None:
+def _quick(quick_audits: None) -> None:
     """Attacks in passing take little time."""
 
 

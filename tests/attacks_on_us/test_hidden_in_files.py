@@ -51,6 +51,7 @@ from fisherleak.training.noise_words import UNALIKE, UNLIKELY, drawn_alike, from
 from fisherleak.training.pipelines import pipeline_with
 from fisherleak.training.trained_model import Settings, train
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Json = dict[str, Any]
 ROWS = 300
 

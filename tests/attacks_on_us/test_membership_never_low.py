@@ -66,8 +66,8 @@ def unequal(rng: np.random.Generator) -> tuple[Vector, Vector, Vector]:
 
 
 def plain(rng: np.random.Generator) -> tuple[Vector, Vector, Vector]:
-    X = rng.normal(size=(600, 4))
-    return X, (X @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=600) > 0) * 1.0, np.ones(600)
+    X = rng.normal(size=(300, 4))
+    return X, (X @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=300) > 0) * 1.0, np.ones(300)
 
 
 def long_tails(rng: np.random.Generator) -> tuple[Vector, Vector, Vector]:

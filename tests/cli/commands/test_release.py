@@ -77,13 +77,14 @@ def test_round_trip(
 def test_the_release_holds_noise_and_nothing_of_the_model_before_it(
     fisherleak: Command, people: Path, tmp_path: Path
 ) -> None:
-    differences = []
-    for k in range(20):
+    differences: list[Any] = []
+    for k in range(12):
         out = tmp_path / f"m{k}.skops"
         assert fisherleak("release", people, "--target", "income", "--eta", "0.5", "--out", out, "--quiet").status == 0
         saved = load_model(out)
-        trained = retrain(saved, read_table(people))
-        theta = own_parameters(trained)
+        if not differences:  # the same for all
+            trained = retrain(saved, read_table(people))
+            theta = own_parameters(trained)
         differences.append((framed(trained.design, saved.model) - theta) / saved.scale)
         members = zipfile.ZipFile(out)
         contents = (
@@ -93,8 +94,8 @@ def test_the_release_holds_noise_and_nothing_of_the_model_before_it(
             assert np.float64(value).tobytes() not in contents
             assert repr(float(value)).encode() not in contents
     draws = np.concatenate(differences)
-    assert len({d.tobytes() for d in differences}) == 20
-    # 20 models x 8 parameters: the right scale passes, one that is off by a third would not
+    assert len({d.tobytes() for d in differences}) == 12
+    # 12 models x 8 parameters: the right scale passes, one that is off by a third would not
     assert abs(draws.std() - 1) < 4 / np.sqrt(2 * draws.size) < 0.33
     assert abs(draws.mean()) < 4 / np.sqrt(draws.size)
 
