@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,48 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from steady import steady
+
 # the same cases everywhere, and no time limit per case on loaded machines
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
 
-class _Stream:
-    """What stands for the system's randomness while a test runs: bytes that follow from the test's name."""
-
-    def __init__(self, name: str) -> None:
-        self.rng = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
-
-    def urandom(self, count: int) -> bytes:
-        return self.rng.bytes(count)
-
-    def randbits(self, count: int) -> int:
-        return int.from_bytes(self.rng.bytes(-(-count // 8)), "little") >> (-count % 8)
-
-    def token_hex(self, count: int) -> str:
-        return self.rng.bytes(count).hex()
-
-    def default_rng(self, seed: Any = None) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(self.randbits(64))) if seed is None else DEFAULT_RNG(seed)
-
-
-DEFAULT_RNG = np.random.default_rng
-
-
 @pytest.fixture(autouse=True)
-def steady_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise is drawn from the system, so that nobody can draw it again; a test must end the same way each time it runs.
+def steady_chance(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test must end the same way each time it runs.
 
     A module that tests the system's randomness itself has a fixture of this name that does nothing.
     """
-    stream = _Stream(request.node.nodeid)
-    for name in (
-        "fisherleak.engine.noise.add_noise_and_round.os",
-        "fisherleak.engine.noise.add_noise_and_round.secrets",
-        "fisherleak.protection.noise_scale_grid.secrets",
-    ):
-        monkeypatch.setattr(name, stream)
-    monkeypatch.setattr(np.random, "default_rng", stream.default_rng)
-    np.random.seed(stream.randbits(32))  # noqa: NPY002 (what scikit-learn draws from where random_state is None)
+    with steady(request.node.nodeid):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -231,10 +231,11 @@ def folded(estimator: Any) -> Any:
     return make_pipeline(make_column_transformer((StandardScaler(), ["age", "height"]), (encoder, ["city"])), estimator)
 
 
+EXACT: Any = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 5000}
 ESTIMATORS: dict[str, Any] = {
     "squared": Ridge(alpha=30.0),
-    "logistic": LogisticRegression(C=0.05, tol=1e-10, max_iter=5000),
-    "poisson": PoissonRegressor(alpha=0.2, tol=1e-10, max_iter=5000),
+    "logistic": LogisticRegression(C=0.05, **EXACT),
+    "poisson": PoissonRegressor(alpha=0.2, **EXACT),
 }
 
 
