@@ -28,19 +28,19 @@ def steady_chance(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quick_audits() -> Iterator[None]:
-    """Where something else is tested, the ideal attacker boosts few trees, and few shares but the worst are refitted."""
+    """Where something else is tested: the ideal attacker learns without trees, and few refits are made, but those of the
+    worst shares, and few in the search for the worst row within the bounds.
+    """
     from fisherleak.attacks import ideal
     from fisherleak.engine.prior import mean_squares
+    from fisherleak.protection.certificates import worst_row_search
 
     learners = ideal._learners
 
-    def few(*given: Any) -> list[Any]:
-        boosted, *others = learners(*given)
-        return [boosted.set_params(max_iter=3), *others]
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ideal, "_learners", few)
+        patch.setattr(ideal, "_learners", lambda *given: learners(*given)[-1:])
         patch.setattr(mean_squares, "WORK", 2**18)
+        patch.setattr(worst_row_search, "MOST", 12)
         yield
 
 

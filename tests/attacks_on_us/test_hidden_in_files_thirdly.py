@@ -36,6 +36,7 @@ from fisherleak.training.noise_words import near_lines
 from fisherleak.training.pipelines import own_parameters, parameters_as_released, pipeline_with
 from fisherleak.training.trained_model import Settings, train
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Json = dict[str, Any]
 ROWS = 300
 

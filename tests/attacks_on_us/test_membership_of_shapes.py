@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Vector = NDArray[np.float64]
 DRAWS = 20_000
 CLOSE = 0.005

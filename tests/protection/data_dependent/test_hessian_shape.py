@@ -23,6 +23,7 @@ from fisherleak.protection.data_dependent.hessian_shape import own_shape
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Vector = NDArray[np.float64]
 Measure = Callable[[Vector, Vector], fl.Leakage]
 
