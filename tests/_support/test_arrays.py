@@ -15,6 +15,7 @@ from cases import make
 from fisherleak._support.arrays import device, host, is_lazy
 from fisherleak.protection.irfil.irfil_iteration import balance, group_targets
 from fisherleak.rows import memory
+from often import often
 
 ATTRIBUTES = [
     fl.Attribute("block", [0, 1]),
@@ -75,7 +76,17 @@ def check_every_method(to: To, loss: str, intercept: bool) -> None:
         assert leak.summary()[:40] == summary[:40]
 
 
-@pytest.mark.parametrize(("loss", "intercept"), [*((loss, True) for loss in sorted(fl.LOSSES)), ("logistic", False)])
+@pytest.mark.parametrize(
+    ("loss", "intercept"),
+    [
+        *(("logistic", True), ("logistic", False), ("poisson", True)),
+        *(
+            pytest.param(loss, True, marks=pytest.mark.long)
+            for loss in fl.LOSSES
+            if loss not in ("logistic", "poisson")
+        ),
+    ],
+)
 def test_every_method(to_rows: To, loss: str, intercept: bool) -> None:
     check_every_method(to_rows, loss, intercept)
 
@@ -196,7 +207,7 @@ def binary_case(n: int = 60) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-@pytest.mark.parametrize("attribute", [3, 4])
+@pytest.mark.parametrize("attribute", often([4, 3]))
 def test_white_box(to_backend: To, loss: str, attribute: int) -> None:
     X, y = binary_case()
     y = (y > 0) * 1.0 if loss == "logistic" else y

@@ -50,6 +50,7 @@ from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.noise_words import UNALIKE, UNLIKELY, drawn_alike, from_card
 from fisherleak.training.pipelines import pipeline_with
 from fisherleak.training.trained_model import Settings, train
+from often import often
 
 pytestmark = pytest.mark.usefixtures("quick_audits")
 Json = dict[str, Any]
@@ -505,7 +506,7 @@ TREES: dict[str, tuple[Callable[[Path], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("way", TREES)
+@pytest.mark.parametrize("way", often(TREES, 3))
 def test_in_the_model(way: str, released: Path, raw: RawTable) -> None:
     make, says = TREES[way]
     before = released.read_bytes()

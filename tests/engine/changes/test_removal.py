@@ -15,6 +15,7 @@ from fisherleak._support.arrays import host
 from fisherleak.engine.changes import removal, removal_expansion, removal_steps
 from fisherleak.engine.changes.removal import removal_moves, removal_norms
 from fisherleak.engine.jacobian import Jacobian
+from often import often
 
 SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
 
@@ -194,7 +195,8 @@ def refits(X: Any, y: Any, weights: Any, scale: float, **given: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("K", "intercept", "weighted"), [(2, True, True), (3, False, False), (3, True, True), (10, True, False)]
+    ("K", "intercept", "weighted"),
+    often([(3, True, True), (2, True, True), (3, False, False), (10, True, False)]),
 )
 def test_membership_is_the_move_of_refits(K: int, intercept: bool, weighted: bool) -> None:
     X, y = people(60, 3, K)

@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import fisherleak as fl
 from cases import flat, norms
+from often import often
 from refits import numeric_jacobian
 
 RNG = np.random.default_rng(3)
@@ -75,7 +76,7 @@ CASES += [("ridge", scaler, True) for scaler in SCALERS if scaler != "standard"]
 CASES += [("logistic", "min-max", False), ("poisson", "robust", False)]
 
 
-@pytest.mark.parametrize(("kind", "scaler", "weighted"), CASES)
+@pytest.mark.parametrize(("kind", "scaler", "weighted"), often(CASES, 3))
 def test_etas_are_those_of_refits_of_the_whole_pipeline(kind: str, scaler: str, weighted: bool) -> None:
     model, y = MODELS[kind]
     weights = WEIGHTS if weighted else None

@@ -21,6 +21,7 @@ from cases import Case, make
 from copies import copies
 from fisherleak.protection.certificates.any_record import WorstAdmissible, certified, worst_admissible
 from fisherleak.protection.certificates.declared_bounds import admissible_rows
+from often import often
 from realdata import image_features
 
 Vector = NDArray[np.float64]
@@ -73,11 +74,9 @@ def holds(case: Case, bounds: dict[str, Any], seed: int, count: int = 12) -> Wor
 SIZES = {"squared": 60, "logistic": 400, "poisson": 2500, "gamma": 4000, "pseudo_huber": 1500}
 
 
-QUICK = [(loss, intercept, False) for loss in fl.LOSSES for intercept in (False, True)]
-QUICK += [("squared", True, True), ("logistic", True, True)]
-SLOW = [
-    (loss, intercept, True) for loss in fl.LOSSES for intercept in (False, True) if (loss, intercept, True) not in QUICK
-]
+QUICK = [(loss, True, False) for loss in fl.LOSSES] + [("squared", False, True), ("logistic", True, True)]
+EVERY = [(loss, intercept, weighted) for loss in fl.LOSSES for intercept in (False, True) for weighted in (False, True)]
+SLOW = [each for each in EVERY if each not in QUICK]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +239,7 @@ ESTIMATORS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("public", ["preprocessing", "nothing"])
-@pytest.mark.parametrize("loss", list(ESTIMATORS))
+@pytest.mark.parametrize("loss", often(ESTIMATORS))
 def test_the_bound_holds_for_refits_of_whole_pipelines(loss: str, public: str) -> None:
     X, y = people()
     labels: dict[str, Any] = {"squared": (5, 25), "logistic": None, "poisson": (0, 12)}
