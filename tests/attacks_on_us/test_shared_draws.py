@@ -17,7 +17,12 @@ from sklearn.linear_model import Ridge
 import fisherleak as fl
 
 X, Y = (part[:60] for part in load_diabetes(return_X_y=True))
-NOISES = [fl.Gaussian(1.0), fl.Laplace(1.0), fl.Bounded(1.0), fl.Gaussian(1.0, np.diag(np.arange(1.0, 12.0)))]
+NOISES: list[Any] = [
+    fl.Gaussian(1.0),
+    fl.Laplace(1.0),
+    fl.Bounded(1.0),
+    fl.Gaussian(1.0, np.diag(np.arange(1.0, 12.0))),
+]
 
 FORKED = """
 import json, multiprocessing, os

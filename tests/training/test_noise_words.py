@@ -40,7 +40,7 @@ def table(people: Any) -> Any:
     return people[["age", "weight", "sick"]]
 
 
-@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+@pytest.fixture(scope="module", params=KINDS.values(), ids=list(KINDS))
 def noise(request: pytest.FixtureRequest) -> Any:
     return request.param
 
