@@ -118,7 +118,7 @@ def test_no_attacker_takes_more_than_is_stated(loss: str, n: int, cell: tuple[in
     assert taken(path, sigma) < share(at_one / sigma**2) + 0.03
 
 
-@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+@pytest.mark.parametrize("loss", often(["logistic", "poisson"]))
 @pytest.mark.parametrize("n", [200, pytest.param(442, marks=pytest.mark.long)])
 def test_bounds_are_above_the_means_and_close_in_larger_tables(
     loss: str, n: int, monkeypatch: pytest.MonkeyPatch
