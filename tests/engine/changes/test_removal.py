@@ -38,7 +38,7 @@ def moves(case: cases.Case, rows: Any = None) -> cases.Vector:
 
 
 @pytest.mark.parametrize("n", [25, 150])
-@pytest.mark.parametrize(("weighted", "intercept"), SETTINGS)
+@pytest.mark.parametrize(("weighted", "intercept"), often(SETTINGS, 3))
 @pytest.mark.parametrize("loss", list(fl.LOSSES))
 def test_norms_are_those_of_refitted_models(loss: str, weighted: bool, intercept: bool, n: int) -> None:
     """With few rows for each pair of parameters by chords alone, with many by the third derivative first."""
