@@ -6,6 +6,8 @@ BIN = $(VENV)/bin
 TWO = -n 2 --dist worksteal
 test test-oldest test-long coverage: export OMP_NUM_THREADS = 1
 test test-oldest test-long coverage: export OPENBLAS_NUM_THREADS = 1
+# What Python compiles is kept, whatever is set outside: tests start many processes.
+test test-oldest test-long coverage: export PYTHONDONTWRITEBYTECODE =
 # The interpreter's own monitoring measures coverage at almost no cost, where there is one.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info >= (3, 12))'),True)
 export COVERAGE_CORE ?= sysmon

@@ -12,7 +12,7 @@ import pandas
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick(few_trees: None) -> None:
+def _quick(quick_audits: None) -> None:
     """Attacks in passing take little time."""
 
 

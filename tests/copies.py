@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
+import shutil
+from pathlib import Path
 from typing import Any
 
 
 def copies(thing: Any) -> list[Any]:
     """Through a pickle, and a deep copy."""
     return [pickle.loads(pickle.dumps(thing)), copy.deepcopy(thing)]  # noqa: S301 - our own bytes
+
+
+def copied_release(model: Path, folder: Path) -> Path:
+    """A released model and its card in another folder, to change at will."""
+    for path in (model, model.with_name(f"{model.name}.json")):
+        shutil.copy(path, folder)
+    return folder / model.name

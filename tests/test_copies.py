@@ -95,6 +95,7 @@ def test_irfil_and_trimmed() -> None:
         assert other.summary() == trimmed.summary()
 
 
+@pytest.mark.long
 def test_in_another_process() -> None:
     cases = [make(loss) for loss in ("squared", "pseudo_huber", "logistic")]
     fits = [case.fit() for case in cases]

@@ -9,7 +9,7 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.training.model_kinds import KINDS
-from where import ELSEWHERE, called, files_of, modules, own_file
+from where import ELSEWHERE, called, files_of, modules, nodes_in, own_file, parsed
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "fisherleak"
@@ -112,14 +112,14 @@ def test_the_table_of_tests_holds_modules_without_a_file_of_their_name_and_no_ot
 
 @pytest.mark.parametrize("file", sorted({file for files in ELSEWHERE.values() for file in files}))
 def test_files_of_the_table_hold_tests(file: str) -> None:
-    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-    assert any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in ast.walk(tree))
+    nodes = parsed(TESTS / file).body
+    assert any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in nodes)
 
 
 def test_only_rows_load_dask_and_nothing_loads_torch_by_name() -> None:
     """By name as much as by import: the contracts of pyproject.toml see imports only."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_in(path):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 library = str(node.args[0].value).partition(".")[0]
@@ -140,7 +140,7 @@ def test_losses_and_kinds_of_model_are_compared_by_name_in_their_lists_only() ->
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_in(path):
             if isinstance(node, ast.Compare) and place not in (*LISTS, *OTHER_WORDS):
                 parts = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]
                 words = {part.value for part in parts if isinstance(part, ast.Constant)}
@@ -165,7 +165,7 @@ def test_a_name_has_one_meaning() -> None:
         place = path.relative_to(SOURCE).as_posix()
         if path.name != "__init__.py":
             modules.setdefault(path.stem.lstrip("_"), []).append(place)
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and not node.name.startswith("_")):
                 names.setdefault(node.name.lstrip("_"), []).append(place)
     for found in (modules, names):
@@ -174,7 +174,7 @@ def test_a_name_has_one_meaning() -> None:
 
 @pytest.mark.parametrize("folder", [path.parent for path in sorted(SOURCE.rglob("__init__.py"))], ids=lambda x: x.name)
 def test_every_folder_says_what_it_holds_and_what_it_may_import(folder: Path) -> None:
-    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    said = ast.get_docstring(parsed(folder / "__init__.py"))
     assert said
     assert folder == SOURCE or "import" in said, f"{folder.name}/__init__.py does not say what it may import"
 
@@ -202,7 +202,7 @@ ENTRIES_OF_LISTS = {
 def _imported_by(path: Path) -> set[str]:
     """All that a module imports, anywhere in it, as names of modules and of what may be one."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_in(path):
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -5,6 +5,7 @@ And what else can be asked of each: it works, or refuses by the way's own name.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from cases import Case, make, moved, parameters
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.mechanisms.served import Interface
 from fisherleak.training.noise_words import as_noise, from_card
+from often import often
 
 Vector = NDArray[np.float64]
 QUERIES = np.random.default_rng(7).normal(size=(6, 3))
@@ -152,6 +154,7 @@ def asked(way: Any, loss: str, folder: Path) -> dict[str, Callable[[], Any]]:
         X, y, fit = case.X, case.y, case.fit()
         numbers = (make("squared").X, make("squared").y)
 
+    @functools.cache
     def leak() -> fl.Leakage:
         return fl.measure(fit, X, y, noise=way)
 
@@ -285,7 +288,8 @@ def test_every_way_has_its_place_in_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", WAYS | SEVERAL)
+@pytest.mark.usefixtures("quick_audits")
+@pytest.mark.parametrize("name", [*WAYS, *often(SEVERAL, 3)])
 def test_every_method_works_or_refuses_by_name(name: str, tmp_path: Path) -> None:
     """What works is held against itself twice, or read back; a refusal names the way, or the model, and a remedy."""
     way, loss = (WAYS | SEVERAL)[name]

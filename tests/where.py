@@ -6,6 +6,8 @@ there is none, in those that ``ELSEWHERE`` names. ``test_house.py`` holds the ta
 
 from __future__ import annotations
 
+import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -288,6 +290,16 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "tables/design/whose_rows.py": ("training/test_people.py", "tables/design/test_rare_levels.py"),
 }
 """Modules without a file of their name, and the files whose tests fail where such a module is wrong, the closest first."""
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def nodes_in(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
 
 
 def modules() -> list[str]:

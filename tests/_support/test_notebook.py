@@ -59,7 +59,7 @@ def shown() -> dict[str, Any]:
         "attacker": fl.attacks.WhiteBox(model, table, y, "b"),
         "membership": fl.attacks.Membership(model, table, y),
         "trimmed": fl.trim(Ridge(), table, y, max_eta=float(leak.per_example().max()) * 0.9, noise=fl.Gaussian(0.5)),
-        "frontier": fl.protect(Ridge(), table, y, eta=1.0, random_state=0),
+        "frontier": fl.protect(Ridge(), table, y, eta=1.0, penalties=[1.0], weightings=["none"], random_state=0),
     }
 
 

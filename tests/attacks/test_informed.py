@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 import fisherleak as fl
 from attacks.clinic import DOSE, TABLE, pipeline
 
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = pytest.mark.usefixtures("quick_audits")
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,7 @@ def test_shares_the_moves_and_the_beliefs_of_another() -> None:
     assert (outcome.attacker, outcome.trials) == ("white-box, served answer", 1000)
 
 
-@pytest.mark.usefixtures("few_trees")
+@pytest.mark.usefixtures("quick_audits")
 def test_may_be_informed() -> None:
     beliefs = fl.attacks.Served(CLASSES, TABLE, HIGH, "smoker", informed=True).target.beliefs
     assert beliefs is not None

@@ -20,6 +20,7 @@ from fisherleak.cli import main
 from fisherleak.engine.noise.add_noise_and_round import grid_of, on_grid, released
 from fisherleak.protection.release import procedure
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 AGE = "[columns.age]\nmax_revealed = 0.1\n"
 

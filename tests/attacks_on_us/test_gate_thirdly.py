@@ -27,6 +27,7 @@ from fisherleak.tables.design import repeated_rows
 from fisherleak.training.pipelines import own_parameters, pipeline_of, standard_noise
 from fisherleak.training.trained_model import train
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 
 

@@ -43,6 +43,7 @@ from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.noise_words import UNALIKE, UNLIKELY, ratios_of_kinds
 from fisherleak.training.pipelines import own_parameters, parameters_as_released, pipeline_with
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Json = dict[str, Any]
 BOUNDS = (("age", (0.0, 120.0)), ("dose", (-100.0, 100.0)))
 

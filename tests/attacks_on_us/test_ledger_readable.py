@@ -91,7 +91,7 @@ def some_pairs(count: int) -> list[tuple[Any, Any]]:
 def test_what_is_recorded_is_answered_for_and_what_is_refused_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
     """Two releases of any model, target, columns, mechanism and rows, in one ledger."""
     taken, refused = 0, 0
-    for number, (first, second) in enumerate(some_pairs(120)):
+    for number, (first, second) in enumerate(some_pairs(80)):
         one = release(*first)
         other = None if one is None else release(*second)
         if one is None or other is None:

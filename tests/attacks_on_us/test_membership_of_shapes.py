@@ -23,9 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
+from often import often
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Vector = NDArray[np.float64]
-DRAWS = 100_000
+DRAWS = 20_000
 CLOSE = 0.005
 """As near as said is to what the attacker reaches, with more than four standard errors of so many draws."""
 Pair = tuple[Vector, Vector]
@@ -89,7 +91,7 @@ def breast_cancer(columns: int, l2: float) -> Data:
 
 
 def best_test(one: Pair, other: Pair) -> float:
-    """How often the likelier of the two is right, over draws of both."""
+    """How often the likelier of p and q is right, over draws of both: 1/2 + E_p (1 - q / p)+ / 2, and the same of q."""
     rng, pairs = np.random.default_rng(0), (one, other)
     roots = [np.linalg.cholesky(S) for _, S in pairs]
 
@@ -100,7 +102,7 @@ def best_test(one: Pair, other: Pair) -> float:
     right = []
     for k, (mean, _) in enumerate(pairs):
         t = mean + rng.standard_normal((DRAWS, len(mean))) @ roots[k].T
-        right.append(float(np.mean(density(t, k) > density(t, 1 - k))))
+        right.append(0.5 - 0.5 * float(np.mean(np.expm1(np.minimum(density(t, 1 - k) - density(t, k), 0.0)))))
     return sum(right) / 2
 
 
@@ -168,7 +170,7 @@ def asked(data: Data, noise: Any, rows: list[int]) -> Vector:
     return np.asarray(attack.accuracy(noise))
 
 
-@pytest.mark.parametrize("table", ["far out", "weighted", "classes"])
+@pytest.mark.parametrize("table", ["far out", *often(["classes", "weighted"])])
 @pytest.mark.parametrize("name", NOISES)
 def test_nobody_is_right_more_often_than_stated(name: str, table: str) -> None:
     data = made(table)
@@ -194,7 +196,7 @@ def test_shapes_from_public_rows_are_public() -> None:
     assert reached(data, noise, [3]) == pytest.approx(said, abs=CLOSE)
 
 
-@pytest.mark.parametrize("name", ["hessian", "hessian, admissible", "least-loss", "least-loss, admissible"])
+@pytest.mark.parametrize("name", often(["hessian, admissible", "hessian", "least-loss", "least-loss, admissible"]))
 def test_breast_cancer(name: str) -> None:
     shape, _, admissible = name.partition(", ")
     data = breast_cancer(5, 1.0) if admissible else breast_cancer(30, 0.1)

@@ -14,6 +14,7 @@ import fisherleak as fl
 from cases import Case, make
 from fisherleak.protection.certificates.any_record import certified
 from fisherleak.protection.noise_scale_grid import STEP, on_public_grid, pivot_probability
+from often import often
 
 BOX = (-2.0, 2.0)
 LABELS: Any = {"squared": (-3.0, 3.0), "logistic": (0.0, 1.0), "poisson": (0.0, 3.0)}
@@ -45,7 +46,7 @@ CASES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("loss", "n", "l2", "options"), CASES)
+@pytest.mark.parametrize(("loss", "n", "l2", "options"), often(CASES, 2))
 def test_the_pivot_attacker_changes_the_scale_no_more_often_than_said(
     loss: str, n: int, l2: float, options: Any
 ) -> None:

@@ -303,6 +303,7 @@ def test_codes_that_are_not_written_as_small_numbers_stay_what_they_are(codes: A
     np.testing.assert_allclose(model.predict(table), np.asarray(design.design.X) @ theta[:-1] + theta[-1], atol=1e-3)
 
 
+@pytest.mark.long
 def test_files_predict_where_this_package_is_not(tmp_path: Path) -> None:
     model = saved(tmp_path, TABLE)
     TABLE.assign(code=TABLE["code"].astype(str)).to_parquet(tmp_path / "people.parquet")

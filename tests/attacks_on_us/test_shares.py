@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
+from often import often
 
 Vector = NDArray[np.float64]
 GRID = np.arange(-8.4, 8.4 + 1e-9, 0.2)
@@ -95,7 +96,7 @@ def hostile(n: int) -> tuple[Vector, Vector]:
     return X, y
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", often(LOSSES, 2))
 @pytest.mark.parametrize(
     ("n", "cell"),
     [
@@ -117,7 +118,7 @@ def test_no_attacker_takes_more_than_is_stated(loss: str, n: int, cell: tuple[in
     assert taken(path, sigma) < share(at_one / sigma**2) + 0.03
 
 
-@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+@pytest.mark.parametrize("loss", often(["logistic", "poisson"]))
 @pytest.mark.parametrize("n", [200, pytest.param(442, marks=pytest.mark.long)])
 def test_bounds_are_above_the_means_and_close_in_larger_tables(
     loss: str, n: int, monkeypatch: pytest.MonkeyPatch

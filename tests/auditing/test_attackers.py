@@ -18,7 +18,7 @@ from fisherleak.training.pipelines import pipeline_of, standard_noise
 from fisherleak.training.trained_model import Settings, Trained, train
 
 pandas = pytest.importorskip("pandas")
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = pytest.mark.usefixtures("quick_audits")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from fisherleak.cli import main
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick(few_trees: None) -> None:
+def _quick(quick_audits: None) -> None:
     """Attacks in passing take little time."""
 
 

@@ -179,14 +179,14 @@ def check_answer(
 
 
 @given(command_lines())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_any_table_gets_an_answer_or_a_sentence(case: Any) -> None:
     with threadpool_limits(1):
         check_answer(case)
 
 
 @given(command_lines())
-@settings(max_examples=5)
+@settings(max_examples=3)
 def test_attacks_on_any_table_too(case: Any) -> None:
     with threadpool_limits(1):
         check_answer(case, attacks=True)

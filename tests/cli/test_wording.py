@@ -19,6 +19,7 @@ from fisherleak.auditing.records import Plan
 from fisherleak.cli._wording import OPTIONS, in_options, told
 from fisherleak.training.model_kinds import KINDS
 from fisherleak.training.trained_model import Settings
+from where import parsed
 
 Command = Callable[..., Any]
 ROOT = Path(inspect.getfile(fl)).parent
@@ -128,5 +129,5 @@ def test_the_library_does_not_speak_command_line() -> None:
     for path in sorted(ROOT.rglob("*.py")):
         if path.relative_to(ROOT).parts[0] in ("cli", "reproduce"):
             continue
-        for node in texts(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in texts(parsed(path)):
             assert not re.search(r"(?<![\w-])--[a-z]", str(node.value)), f"{path.relative_to(ROOT)}, line {node.lineno}"

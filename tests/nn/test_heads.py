@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
+from often import often
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 nn = torch.nn
@@ -60,7 +61,7 @@ HEADS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("features", [5, 40])
+@pytest.mark.parametrize("features", often([5, 40]))
 @pytest.mark.parametrize("kind", list(HEADS))
 def test_etas_are_those_of_the_chained_jacobian(kind: str, features: int) -> None:
     fit, labels = HEADS[kind]

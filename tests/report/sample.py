@@ -373,7 +373,7 @@ def _tradeoff(model: Any, test: Any, y_test: Any) -> dict[str, Any]:
     points = []
     for scale in np.geomspace(0.005, 5.0, 13):
         noise = fl.Gaussian(float(scale))
-        releases = [fl.release(model, noise, random_state=k, public="preprocessing") for k in range(30)]
+        releases = [fl.release(model, noise, random_state=k, public="preprocessing") for k in range(8)]
         scores = [released.score(test, y_test) for released in releases]
         low, high = np.quantile(scores, [0.05, 0.95])
         points.append(
@@ -392,7 +392,7 @@ def _tradeoff(model: Any, test: Any, y_test: Any) -> dict[str, Any]:
         "without_noise": float(model.score(test, y_test)),
         "constant": float(np.mean(y_test == "slow")),
         "held_out": True,
-        "draws": 30,
+        "draws": 8,
         "points": points,
     }
 

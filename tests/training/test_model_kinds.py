@@ -27,6 +27,7 @@ from fisherleak.tables import LabelRule, from_frame
 from fisherleak.training.model_kinds import KINDS, Kind, Metric, kind_of
 from fisherleak.training.pipelines import pipeline_of
 from fisherleak.training.trained_model import estimator_for, spreads_in, train
+from where import nodes_in
 
 ROOT = Path(inspect.getfile(fl)).parent
 NAMES = [kind.name for kind in KINDS]
@@ -211,7 +212,7 @@ def test_a_kind_that_was_removed_is_gone(people: Any) -> None:
 def test_no_kind_is_told_by_its_name(folder: str) -> None:
     """What differs between kinds is in their records: no line compares a name."""
     for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_in(path):
             if isinstance(node, ast.Compare):
                 names = {item.value for item in ast.walk(node) if isinstance(item, ast.Constant)} & set(NAMES)
                 assert not names, f"{path.name}, line {node.lineno}"

@@ -32,7 +32,6 @@ KINDS: dict[str, Noise] = {
     **{name: kind.from_record({"kind": name, "scale": 0.3}) for name, kind in NOISES.items()},
     "shaped": fl.Gaussian(0.3, SHAPE),
 }
-every_noise = pytest.mark.parametrize("noise", KINDS.values(), ids=KINDS)
 SETTINGS = Settings("sick", l2=1e-2)
 
 
@@ -41,7 +40,16 @@ def table(people: Any) -> Any:
     return people[["age", "weight", "sick"]]
 
 
-@every_noise
+@pytest.fixture(scope="module", params=KINDS.values(), ids=list(KINDS))
+def noise(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def audited(noise: Noise, table: Any) -> Any:
+    return audit(table, SETTINGS, noise=noise, draws=2000, attacks=False)
+
+
 def test_etas_are_those_of_the_noise(noise: Noise, table: Any) -> None:
     result = audit(table, replace(SETTINGS, public="preprocessing"), noise=noise, draws=4, attacks=False)
     design = result.design
@@ -74,21 +82,18 @@ def test_draws_of_a_seed_are_as_they_were() -> None:
     )
 
 
-@every_noise
-def test_utility_is_that_of_releases_with_the_noise(noise: Noise, table: Any) -> None:
-    result = audit(table, SETTINGS, noise=noise, draws=2000, attacks=False)
-    design, theta = result.design, result.trained.fit.theta
+def test_utility_is_that_of_releases_with_the_noise(noise: Noise, audited: Any) -> None:
+    design, theta = audited.design, audited.trained.fit.theta
     noisy = theta + noise.draws(2000, theta.size, np.random.default_rng(5))
     z = design.X_test @ noisy[:, :-1].T + noisy[:, -1]
     right = np.mean((z > 0) == (design.y_test[:, None] > 0.5), axis=0)
-    middle = result.tradeoff.points[len(result.tradeoff.points) // 2]
+    middle = audited.tradeoff.points[len(audited.tradeoff.points) // 2]
     assert middle.scale == pytest.approx(0.3)
     assert middle.utility == pytest.approx(right.mean(), abs=5 * right.std() / np.sqrt(1000))
 
 
-@every_noise
-def test_the_report_names_the_noise(noise: Noise, table: Any) -> None:
-    summary = summarise(audit(table, SETTINGS, noise=noise, draws=4, attacks=False))
+def test_the_report_names_the_noise(noise: Noise, audited: Any) -> None:
+    summary = summarise(audited)
     kind = noise.record()["kind"]
     assert summary["noise"]["kind"] == kind
     assert any(f"{kind} noise of " in sentence for sentence in summary["assumptions"])
@@ -103,7 +108,6 @@ def test_words_say_what_a_scale_is() -> None:
     assert "shape of its own" in noise_words(fl.Gaussian(0.5, np.eye(2)), 4)
 
 
-@every_noise
 @pytest.mark.parametrize("size", [3, 40])
 def test_the_right_noise_is_believed_and_a_wrong_one_is_not(noise: Noise, size: int) -> None:
     if isinstance(noise, fl.Gaussian) and noise.shape is not None:
@@ -117,7 +121,6 @@ def test_the_right_noise_is_believed_and_a_wrong_one_is_not(noise: Noise, size: 
     assert by_its_noise(noise, 0.0 * drawn[0]) == "too near"
 
 
-@every_noise
 def test_a_release_carries_its_noise(noise: Noise, table: Any, tmp_path: Path) -> None:
     raw, path = from_frame(table), tmp_path / "model.skops"
     card, cost = save_model(raw, SETTINGS, path, noise=noise)

@@ -58,8 +58,8 @@ def test_noise_acts_where_it_is_measured(trained: Trained) -> None:
     """Releases vary as the noise says in the frame, and not in raw units."""
     noise = fl.Gaussian(700.0)
     theta = own_parameters(trained)
-    drawn = np.array([framed(trained.design, released_pipeline(trained, noise, k)) - theta for k in range(200)]) / 700.0
-    np.testing.assert_allclose(np.cov(drawn.T), np.eye(theta.size), atol=0.35)
+    drawn = np.array([framed(trained.design, released_pipeline(trained, noise, k)) - theta for k in range(100)]) / 700.0
+    np.testing.assert_allclose(np.cov(drawn.T), np.eye(theta.size), atol=0.5)
 
 
 def test_attackers_see_the_noise_as_it_is_behind_the_scaler(trained: Trained) -> None:

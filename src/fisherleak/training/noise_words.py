@@ -128,10 +128,7 @@ def distance_of(noise: Noise, away: Vector) -> Distance:
     if noise.normal:
         root = noise.unit_information_root(away.size)
         white = away if root is None else root @ away
-        law = scipy.stats.chi2(away.size)
-        low, short, long, high = np.sqrt(
-            [law.ppf(UNLIKELY), *law.ppf([1 - NOTICED, NOTICED]), law.isf(UNLIKELY)]
-        ).tolist()
+        low, short, long, high = _normal_limits(away.size)
         typical, length = math.sqrt(away.size), float(np.linalg.norm(white)) / noise.scale
     else:
         own = json.dumps(noise.rescaled(1.0).record(), sort_keys=True)
@@ -207,6 +204,13 @@ def ratios_of_kinds(values: Vector) -> dict[str, float]:
     inside = bool(np.abs(values).max() <= math.sqrt(3.0))
     uniform = -values.size * math.log(12.0) / 2.0 if inside else -math.inf
     return {"Laplace": laplace - own, "uniform": uniform - own}
+
+
+@functools.lru_cache(maxsize=64)
+def _normal_limits(size: int) -> tuple[float, ...]:
+    """Lengths of normal noise at scale 1, from the law of their squares; without the median, which is about sqrt(size)."""
+    law = scipy.stats.chi2(size)
+    return tuple(np.sqrt([law.ppf(UNLIKELY), *law.ppf([1 - NOTICED, NOTICED]), law.isf(UNLIKELY)]).tolist())
 
 
 @functools.lru_cache(maxsize=64)

@@ -28,6 +28,7 @@ from fisherleak.report.render import render
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import Room, from_frame
 from fisherleak.training.trained_model import train
+from often import often
 from refits import moved_without
 
 
@@ -37,13 +38,13 @@ def bounds_for(kind: str) -> Any:
     return tuple(item for item in known.items() if item[0] != "income" or kind == "linear")
 
 
-@pytest.mark.parametrize("public", ["nothing", "preprocessing"])
+@pytest.mark.parametrize("public", often(["nothing", "preprocessing"]))
 @pytest.mark.parametrize("kind", ["linear", "logistic", "softmax"])
 def test_figures_are_those_of_fits_without_a_row(
     kind: str, public: str, table_for: Any, target_for: Any, tmp_path: Path
 ) -> None:
     settings = Settings(target_for(kind), kind, l2=0.1, public=public, bounds=bounds_for(kind))
-    result = audit(table_for(kind), settings, noise=0.5, draws=4, attacks=False)
+    result = audit(table_for(kind).head(80), settings, noise=0.5, draws=4, attacks=False)
     mu = np.array([moved_without(result.trained, row) for row in range(result.design.n)]) / result.unit_scale
     np.testing.assert_allclose(result.presence.mu / result.unit_scale, mu, rtol=1e-3)
     summary = summarise(result)

@@ -23,6 +23,8 @@ import pandas
 import skops.io as skops_io
 from sklearn.pipeline import Pipeline
 
+from copies import copied_release
+from fisherleak.cli import main
 from fisherleak.engine.noise import grid_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.cards import one_where_alike, sentences_of, trusted_types
@@ -33,7 +35,9 @@ from fisherleak.tables import read_table
 from fisherleak.training.noise_words import from_card
 from fisherleak.training.pipelines import PublicModel, framed, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.training.trained_model import Settings
+from often import often
 from report.test_summarise import check_summary
+from steady import steady
 
 Command = Callable[..., Any]
 FAST = ("--draws", "4", "--no-attacks")
@@ -46,7 +50,7 @@ def load(path: Path) -> Any:
 
 
 @pytest.mark.parametrize(("target", "model"), [("income", "linear"), ("sick", "logistic"), ("visits", "poisson")])
-@pytest.mark.parametrize("balance", [False, True])
+@pytest.mark.parametrize("balance", often([True, False]))
 def test_round_trip(
     fisherleak: Command, people: Path, frame: Any, tmp_path: Path, target: str, model: str, balance: bool
 ) -> None:
@@ -77,13 +81,14 @@ def test_round_trip(
 def test_the_release_holds_noise_and_nothing_of_the_model_before_it(
     fisherleak: Command, people: Path, tmp_path: Path
 ) -> None:
-    differences = []
-    for k in range(20):
+    differences: list[Any] = []
+    for k in range(12):
         out = tmp_path / f"m{k}.skops"
         assert fisherleak("release", people, "--target", "income", "--eta", "0.5", "--out", out, "--quiet").status == 0
         saved = load_model(out)
-        trained = retrain(saved, read_table(people))
-        theta = own_parameters(trained)
+        if not differences:  # the same for all
+            trained = retrain(saved, read_table(people))
+            theta = own_parameters(trained)
         differences.append((framed(trained.design, saved.model) - theta) / saved.scale)
         members = zipfile.ZipFile(out)
         contents = (
@@ -93,8 +98,8 @@ def test_the_release_holds_noise_and_nothing_of_the_model_before_it(
             assert np.float64(value).tobytes() not in contents
             assert repr(float(value)).encode() not in contents
     draws = np.concatenate(differences)
-    assert len({d.tobytes() for d in differences}) == 20
-    # 20 models x 8 parameters: the right scale passes, one that is off by a third would not
+    assert len({d.tobytes() for d in differences}) == 12
+    # 12 models x 8 parameters: the right scale passes, one that is off by a third would not
     assert abs(draws.std() - 1) < 4 / np.sqrt(2 * draws.size) < 0.33
     assert abs(draws.mean()) < 4 / np.sqrt(draws.size)
 
@@ -276,11 +281,19 @@ def test_missing_numbers_count_as_their_public_centres(fisherleak: Command, tmp_
 # Forgeries
 
 
+@pytest.fixture(scope="module")
+def released_once(tmp_path_factory: pytest.TempPathFactory, frame: Any) -> Path:
+    folder = tmp_path_factory.mktemp("released")
+    frame.to_csv(folder / "people.csv", index=False)
+    options = ("--target", "income", "--eta", "0.5", "--over", "max", "--out", str(folder / "model.skops"), "--quiet")
+    with steady("released"):
+        assert main(["release", str(folder / "people.csv"), *options]) == 0
+    return folder / "model.skops"
+
+
 @pytest.fixture
-def released(fisherleak: Command, people: Path, tmp_path: Path) -> Path:
-    out = tmp_path / "model.skops"
-    assert fisherleak("release", people, "--target", "income", "--eta", "0.5", "--out", out, "--quiet").status == 0
-    return out
+def released(released_once: Path, tmp_path: Path) -> Path:
+    return copied_release(released_once, tmp_path)
 
 
 def rewrite(path: Path, model: Any) -> None:

@@ -16,6 +16,7 @@ from copies import copies
 from fisherleak.engine.mechanisms.perturbed import TILTED_LOSSES, Minima, minima
 from fisherleak.engine.norms import averaged
 from fisherleak.engine.norms.averaged import _DrawnScores
+from often import often
 
 Vector = NDArray[np.float64]
 SIGMA = 0.6
@@ -75,7 +76,7 @@ def test_fim_is_the_covariance_of_the_score_of_its_draws_and_five_percent_off_is
     assert min(abs(share / 0.95 - 1.0), abs(share / 1.05 - 1.0)) > 0.02
 
 
-@every_loss
+@pytest.mark.parametrize("loss", often(TILTED_LOSSES))
 def test_every_eta_is_a_limit_above_its_average_and_closer_with_more_draws(loss: str) -> None:
     case = problem(loss)
     check_limits(case, None)

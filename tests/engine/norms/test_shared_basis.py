@@ -34,7 +34,7 @@ def assert_relative(actual: Any, desired: Any, tolerance: float) -> None:
     np.testing.assert_allclose(actual, desired, rtol=tolerance, atol=0.0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(settings=drawn, label=st.booleans())
 def test_per_example_is_the_dense_norm(settings: dict[str, Any], label: bool) -> None:
     case = make(**settings)
@@ -42,7 +42,7 @@ def test_per_example_is_the_dense_norm(settings: dict[str, Any], label: bool) ->
     assert_relative(case.leak().per_example(label=label), norms(J), 1e-11)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(settings=drawn, label=st.booleans(), data=st.data())
 def test_blocks_and_preprocessing_maps(settings: dict[str, Any], label: bool, data: st.DataObject) -> None:
     settings["d"] = max(settings["d"], 3)
@@ -109,7 +109,7 @@ def test_jacobian_is_the_derivative_of_refits(loss: str, weighted: bool, interce
     J = np.asarray(part.dense(part.attributes, True)(case.X, case.y, case.weights))
     np.testing.assert_allclose(J, dense_jacobian(case, fit), rtol=1e-11, atol=1e-14)
     step = 1e-4
-    for row in (0, 3, 12, 24):
+    for row in (0, 12):
         for column in (0, 1, 2, None):
             if column is None and loss == "logistic":
                 continue  # 0.0001 is no label: see the next test

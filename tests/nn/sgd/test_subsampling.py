@@ -5,12 +5,13 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.nn.sgd.subsampling import CLIPS, LONGEST, subsampled_information, subsampling_table
+from often import often
 
 RATES = [0.001, 0.01, 0.1, 0.5, 0.9]
 
 
 @pytest.mark.parametrize("q", RATES)
-@pytest.mark.parametrize("rho", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("rho", often([1.0, 0.3, 3.0]))
 def test_both_eigenvalues_are_the_covariance_of_the_score(q: float, rho: float) -> None:
     """Monte Carlo in three dimensions, half of the draws from each part of the mixture."""
     rng, n = np.random.default_rng(0), 400_000
@@ -52,10 +53,10 @@ def test_who_is_always_in_is_told_as_by_plain_noise() -> None:
 
 
 @pytest.mark.parametrize("q", [1e-6, *RATES])
-@pytest.mark.parametrize("largest", [0.2, 5.0, 10.0, 39.0, 200.0])
+@pytest.mark.parametrize("largest", often([5.0, 0.2, 10.0, 39.0, 200.0], 4))
 def test_tables_err_on_the_safe_side_and_little(q: float, largest: float) -> None:
     """Etas are within 1e-4 of the truth, and never below: what the documentation says of noisy SGD."""
-    rho = np.random.default_rng(0).uniform(0.0, largest, 300)
+    rho = np.random.default_rng(0).uniform(0.0, largest, 100)
     table = subsampling_table(q, largest)
     for safe, exact in zip(table.at(rho), subsampled_information(q, rho), strict=True):
         assert (safe >= exact * (1 - 1e-12)).all()

@@ -21,6 +21,7 @@ from cases import Case, make
 from copies import copies
 from fisherleak.protection.certificates.any_record import WorstAdmissible, certified, worst_admissible
 from fisherleak.protection.certificates.declared_bounds import admissible_rows
+from often import often
 from realdata import image_features
 
 Vector = NDArray[np.float64]
@@ -73,11 +74,9 @@ def holds(case: Case, bounds: dict[str, Any], seed: int, count: int = 12) -> Wor
 SIZES = {"squared": 60, "logistic": 400, "poisson": 2500, "gamma": 4000, "pseudo_huber": 1500}
 
 
-QUICK = [(loss, intercept, False) for loss in fl.LOSSES for intercept in (False, True)]
-QUICK += [("squared", True, True), ("logistic", True, True)]
-SLOW = [
-    (loss, intercept, True) for loss in fl.LOSSES for intercept in (False, True) if (loss, intercept, True) not in QUICK
-]
+QUICK = [(loss, True, False) for loss in fl.LOSSES] + [("squared", False, True), ("logistic", True, True)]
+EVERY = [(loss, intercept, weighted) for loss in fl.LOSSES for intercept in (False, True) for weighted in (False, True)]
+SLOW = [each for each in EVERY if each not in QUICK]
 
 
 @pytest.mark.parametrize(
@@ -231,15 +230,16 @@ def folded(estimator: Any) -> Any:
     return make_pipeline(make_column_transformer((StandardScaler(), ["age", "height"]), (encoder, ["city"])), estimator)
 
 
+EXACT: Any = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 5000}
 ESTIMATORS: dict[str, Any] = {
     "squared": Ridge(alpha=30.0),
-    "logistic": LogisticRegression(C=0.05, tol=1e-10, max_iter=5000),
-    "poisson": PoissonRegressor(alpha=0.2, tol=1e-10, max_iter=5000),
+    "logistic": LogisticRegression(C=0.05, **EXACT),
+    "poisson": PoissonRegressor(alpha=0.2, **EXACT),
 }
 
 
 @pytest.mark.parametrize("public", ["preprocessing", "nothing"])
-@pytest.mark.parametrize("loss", list(ESTIMATORS))
+@pytest.mark.parametrize("loss", often(ESTIMATORS))
 def test_the_bound_holds_for_refits_of_whole_pipelines(loss: str, public: str) -> None:
     X, y = people()
     labels: dict[str, Any] = {"squared": (5, 25), "logistic": None, "poisson": (0, 12)}

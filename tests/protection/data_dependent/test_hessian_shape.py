@@ -21,8 +21,10 @@ from fisherleak.engine.noise import grid_of, noise_from_record
 from fisherleak.protection.calibrate.limit_terms import raw_map
 from fisherleak.protection.data_dependent.hessian_shape import own_shape
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+from often import often
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 Vector = NDArray[np.float64]
 Measure = Callable[[Vector, Vector], fl.Leakage]
 
@@ -97,7 +99,7 @@ CASES: dict[str, tuple[Case, bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", often(CASES, 3))
 def test_both_terms_of_whoever_could_be_there_stay_below_the_limit(name: str) -> None:
     case, folds = CASES[name]
     measure = folded if folds else plainly(case)

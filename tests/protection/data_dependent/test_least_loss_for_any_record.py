@@ -21,6 +21,7 @@ from cases import Case
 from copies import copies
 from fisherleak.protection.calibrate.limit_terms import raw_map
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+from often import often
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
 Vector = NDArray[np.float64]
@@ -93,7 +94,7 @@ CASES: dict[str, tuple[Case, bool, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", often(CASES, 3))
 def test_both_terms_of_whoever_could_be_there_stay_below_the_limit(name: str) -> None:
     case, folds, limit = CASES[name]
     measure = folded if folds else plainly(case)

@@ -21,6 +21,7 @@ from copies import copies
 from fisherleak.protection.frontier.counted_choice import Ballot, _admitted
 from fisherleak.protection.noise_scale_grid import STEP, up_to_grid
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 CASE = make("squared", 1, n=120, d=2, intercept=True)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
 BOUNDS: Any = {"x0": (-3.0, 3.0), "x1": (-3.0, 3.0)}

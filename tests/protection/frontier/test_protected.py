@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_score
 import fisherleak as fl
 from cases import make
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 CASE = make("squared", 1, n=400)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
 BOUNDS: Any = {f"x{j}": (-3.0, 3.0) for j in range(3)} | {"label": (-4.0, 4.0)}

@@ -23,6 +23,7 @@ from fisherleak.releasing.noise.any_record_noise import public_shape
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
 BOUNDS = {"age": (0.0, 100.0), "bmi": (10.0, 50.0)}
 
 

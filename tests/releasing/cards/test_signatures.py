@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,13 @@ def test_a_signature_is_of_one_card(card: dict[str, Any]) -> None:
     assert done["signature"]["value"] != sealed(card, Ed25519PrivateKey.generate())["signature"]["value"]
 
 
-def write_keys(folder: Path) -> dict[str, Path]:
-    """Files that are keys, and some that are not."""
+@functools.cache
+def key_files() -> dict[str, bytes]:
+    """Contents that are keys, and some that are not."""
     key, large = Ed25519PrivateKey.generate(), rsa.generate_private_key(65537, 2048)
     passphrase = serialization.BestAvailableEncryption(b"secret")
     public = serialization.PublicFormat.SubjectPublicKeyInfo
-    contents = {
+    return {
         "private": key.private_bytes(PEM, PKCS8, PLAIN),
         "public": key.public_key().public_bytes(PEM, public),
         "encrypted": key.private_bytes(PEM, PKCS8, passphrase),
@@ -80,9 +82,12 @@ def write_keys(folder: Path) -> dict[str, Path]:
         "text": b"hello",
         "empty": b"",
     }
-    for name, data in contents.items():
+
+
+def write_keys(folder: Path) -> dict[str, Path]:
+    for name, data in key_files().items():
         (folder / f"{name}.pem").write_bytes(data)
-    return {name: folder / f"{name}.pem" for name in (*contents, "nowhere")}
+    return {name: folder / f"{name}.pem" for name in (*key_files(), "nowhere")}
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from fisherleak.releasing.noise.any_record_noise import public_shape
 from fisherleak.releasing.noise.shaping import own_rows_shape, public_rows_shape
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
+from often import often
 
 SETTINGS = Settings("income", l2=0.1, held_out=0.0, rare=5)
 BOUNDS = {"age": (0.0, 100.0), "height": (100.0, 240.0), "income": (0.0, 90.0)}
@@ -84,7 +85,7 @@ def test_a_card_whose_limit_or_shape_was_changed_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", ["hessian", "least-loss", None])
-@pytest.mark.parametrize("over", ["admissible", "max"])
+@pytest.mark.parametrize("over", often(["admissible", "max"]))
 def test_shapes_from_public_rows_are_on_the_card_and_confirmed(tmp_path: Path, shape: Any, over: str) -> None:
     path, public = tmp_path / "m.skops", from_frame(people(900, 5))
     bounds = BOUNDS if over == "admissible" else None
