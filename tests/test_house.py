@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,25 @@ def test_a_small_module_with_one_importer_is_part_of_it() -> None:
     assert len(listed) == sum(map(len, ENTRIES_OF_LISTS.values())), (
         "an exception is no longer one: take it off the list"
     )
+
+
+def test_derivations_and_the_modules_that_they_are_about_name_each_other() -> None:
+    """A module's first lines name its section of docs/mathematics; sections are numbered without gaps and name their modules."""
+    pages = TESTS.parent / "docs" / "mathematics"
+    cited = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        found = re.search(
+            r"^Mathematics: (\d+\.\d+), ``docs/mathematics/([\w-]+)\.md``\.$", path.read_text("utf-8"), re.M
+        )
+        if found is not None:
+            cited[path.relative_to(SOURCE).as_posix()] = found.groups()
+    derived = {}
+    for page in sorted(pages.glob("*.md")):
+        parts = re.split(r"^## (\d+\.\d+) ", page.read_text("utf-8"), flags=re.M)
+        for number, text in zip(parts[1::2], parts[2::2], strict=True):
+            modules = re.findall(r"`([\w/]+\.py)`", text.rpartition("In the code: ")[2])
+            assert modules, f"{page.name} {number} names no module"
+            derived.update(dict.fromkeys(modules, (number, page.stem)))
+    assert cited == derived
+    numbers = sorted(tuple(map(int, number.split("."))) for number, _ in set(derived.values()))
+    assert numbers == [(k, j) for k in range(1, 10) for j in range(1, 1 + sum(a == k for a, _ in numbers))]

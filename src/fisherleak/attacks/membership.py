@@ -1,19 +1,6 @@
-r"""Membership inference: was this row in the data the model was fitted on?
+"""Membership inference: was this row in the data the model was fitted on?
 
-The attacker knows all other rows, the row in question, how the model is trained and the noise, and sees the release
-:math:`w'`. With D the move of the parameters when the row is left out, he has to tell :math:`w + b` from :math:`w + D + b`:
-two distributions that are known but for one bit, so that no test is better than the one by their likelihood ratio,
-
-.. math:: \log f(w' - w) - \log f(w' - w - D) ,
-
-f the density of the noise. For normal noise it has closed forms: with :math:`\mu = |W D| / \sigma`, :math:`W^T W` the
-information of the noise at scale 1, the area under its ROC curve is :math:`\Phi(\mu / \sqrt 2)`, it is right
-:math:`\Phi(\mu / 2)` of the time at equal odds, and its true positive rate is :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` where
-its false positive rate is alpha.
-
-Where the rows decide the covariance of the noise, the release without the row is another normal distribution,
-:math:`N(w + D, \Sigma_0)`, with :math:`\Sigma_0` made anew without it (``remade_covariance``). How often the best test is right
-is known, by the mu of equal accuracy; its curve is simulated.
+Mathematics: 9.2, ``docs/mathematics/attacks.md``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
-r"""How often an attack was right, with an interval and the baseline of a guesser who knows the prior alone.
+"""How often an attack was right, with an interval and the baseline of a guesser who knows the prior alone.
 
-The mean accuracy has two sources of chance: which of all rows were attacked, and the noise of the releases, which all rows
-share. With A and B the variances of the mean by rows and by releases, estimated from n and T of each, the half-width is
-
-.. math:: h^2 = t_{n+1}^2 A + \max\big(t_{T-1}^2 B,\; z^2 \rho\, \tilde p (1 - \tilde p) / T\big),
-
-each source with its own quantile of Student's distribution: two releases that happen to agree say little about a third. A is
-that of the rows and two more, one guessed right and one wrong, so that rows unlike those attacked are allowed for, and B is no
-smaller than with a correlation of :math:`\rho = 0.1` between the rows of a release, or 1 up to five releases, which agree
-now and then where all rows are guessed together. h is taken as Wilson's interval takes it,
-in proportion to :math:`p (1 - p)` at its ends, so that it neither collapses nor leaves 0 to 1.
+Mathematics: 9.5, ``docs/mathematics/attacks.md``.
 """
 
 from __future__ import annotations

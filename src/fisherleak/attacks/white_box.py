@@ -1,17 +1,6 @@
-r"""The white-box attack: the model that would have been fitted with each candidate value, against the released one.
+"""The white-box attack: the model that would have been fitted with each candidate value, against the released one.
 
-The attacker knows everything but one value: all other data, the training procedure, the released :math:`w'` (paper,
-equation 19):
-
-.. math:: \hat x = \arg\min_x \| w' - f(\mathcal{D} \setminus x_i \cup x) \|_2
-
-The nearest model is the most likely one for noise that is normal and alike in all directions. For noise that is not
-normal the attacker takes its own density f, with :math:`\Delta_k` the move of the parameters when the value becomes candidate
-k, :math:`b = w' - w^*`, and :math:`p_k` the prior or, for an attacker who ignores it, one:
-
-.. math:: \hat k = \arg\max_k\; \log f(b - \Delta_k) + \log p_k
-
-How often he is right is known in closed form for normal noise and two or three candidates (``closed_form``).
+Mathematics: 9.1, ``docs/mathematics/attacks.md``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
-r"""Which magnitudes are measured: those whose products and squares stay inside the range of floats.
+"""Which magnitudes are measured: those whose products and squares stay inside the range of floats.
 
-Norms of Jacobians are roots of sums of squares. With x, y and :math:`\omega` the sizes of features, labels and weights, the
-largest things that are squared are :math:`B \sim 1 / (\omega y x^2)` (y where the loss's curvature grows with the label), the
-derivatives :math:`r \sim \omega y` and :math:`J \sim y / x^2`. With each of x, y and :math:`\omega` between 1e-30 and 1e30, in
-any combination, all of them are between 1e-150 and 1e150; beyond, one sentence is better than an infinity, a zero or a
-warning from deep inside. Units take care of it: nothing else about a table changes with them. Single rows may be much lighter
-than others, as those that IRFIL protects are.
-
-A free intercept takes up a constant that is added to the labels, but rounding does not forget it: labels whose range is
-less than 2^-30 of their size leave residuals with fewer than about six digits, and are refused too.
+Mathematics: 1.5, ``docs/mathematics/fits.md``.
 """
 
 from __future__ import annotations

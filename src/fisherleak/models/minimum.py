@@ -1,18 +1,6 @@
-r"""Whether a fitted model is at the minimum of its objective on the data given, or can have stopped on its way there.
+"""Whether a fitted model is at the minimum of its objective on the data given, or can have stopped on its way there.
 
-A direct solver is at the minimum to rounding: any distance is a mistake in the data. An iterative one stops early, by default
-so early that its distance is that of a model with one row in a hundred missing: the distance cannot tell one from the
-other. Its own stopping rule can. lbfgs, newton-cg and newton-cholesky stop once no component of the mean gradient is above
-``tol``,
-
-.. math:: \max_j |g_j| / \sum_i \omega_i \le \mathrm{tol},
-
-a promise that holds on their own data alone: on other rows of the same kind a component is about
-:math:`(\sum_i \omega_i^2 r_i^2 x_{ij}^2)^{1/2} / \sum_i \omega_i`, tens of times the default tol for columns of unit size and
-thousands of rows. A model that keeps its promise is on its own data, however far it is from the minimum, unless the promise
-is so wide that chance would keep it. What remains unseen are changes of the data that move the mean gradient by less than
-tol: a label or two among ten thousand rows or more, or rows in another order. Solvers with other rules (liblinear, sag,
-saga) and models that ran out of iterations are judged by their distance alone.
+Mathematics: 1.6, ``docs/mathematics/fits.md``.
 """
 
 from __future__ import annotations

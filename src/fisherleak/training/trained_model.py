@@ -1,17 +1,6 @@
-r"""From the rows of a table to a fitted linear model and its leakage.
+"""From the rows of a table to a fitted linear model and its leakage.
 
-A model has its penalty on the coefficients of standardised numbers. Its features (``tables.design``) are in *standard units*:
-every number, and the label of a linear model, in a unit near the standard deviation of its column, on a public grid. With
-:math:`t_k` the exact standard deviation of a column in that unit, what is minimised is
-
-.. math:: \sum_i \omega_i\, \ell(w \cdot x_i + b, y_i) + \frac{n\lambda}{2} \sum_k t_k^2 w_k^2 ,
-
-and since :math:`t_k` is computed from the rows, moving a value moves it too: that is counted (``jacobian.folding``) unless
-preprocessing is taken as public. The label's unit moves nothing but units: the minimiser is linear in it. Noise acts on w and
-on b, that is on coefficients times public scales and on the level at public centres, so that with J the Jacobian in standard
-units and :math:`s_y` the unit of the label,
-
-.. math:: \eta = \|J\| / (\sigma / s_y), \qquad \eta_{raw}(\mathrm{column}) = \eta(\mathrm{column}) / s_{column} .
+Mathematics: 1.4, ``docs/mathematics/fits.md``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
-r"""The likelihood of releases whose noise the data shape: how much likelier one is with another row than with the row itself.
+"""The likelihood of releases whose noise the data shape: how much likelier one is with another row than with the row itself.
 
-For the squared loss; ``tilted_likelihood`` is that of other losses. With :math:`b = w' - w^*` what was released less the
-model, :math:`\Delta` the move of the parameters and :math:`H_k = H + \omega (x' x'^T - x x^T)` when row x becomes x' (or
-leaves: no x'), the release has the log-density
-
-.. math:: -\tfrac{1}{2T} (b - \Delta)^T H_k (b - \Delta) + \tfrac12 \log |H_k|
-          \quad \text{or} \quad -\tfrac{1}{2 \sigma^2} |H_k (b - \Delta)|^2 + \log |H_k|
-
-under posterior sampling or objective perturbation: mean and shape move together, and the best attacker looks at both. All
-of it comes from products of releases with rows.
+Mathematics: 9.3, ``docs/mathematics/attacks.md``.
 """
 
 from __future__ import annotations

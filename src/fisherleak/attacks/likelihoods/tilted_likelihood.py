@@ -1,14 +1,6 @@
-r"""The likelihood of objective perturbation for losses other than the squared: with another row, against the row itself.
+"""The likelihood of objective perturbation for losses other than the squared: with another row, against the row itself.
 
-The release t has the density :math:`N(g(t); 0, \sigma^2 C)\, |H(t)|` with :math:`g = \nabla risk`. A row x that becomes x',
-with label y', changes both by that row alone,
-
-.. math:: \Delta g = \omega (r' x' - r x), \qquad
-          \frac{|H'|}{|H|} = (1 + \omega a' h')(1 - \omega a h) + \omega^2 a a' (x^T H^{-1} x')^2 ,
-
-so that the log-likelihood ratio :math:`-(2 g \cdot \Delta g + |\Delta g|^2) / 2 \sigma^2 + \log (|H'| / |H|)`, products by
-:math:`C^{-1}`, is exact, and no model is fitted again; r, a and :math:`h = x^T H^{-1} x` are those at t. A row that leaves has
-no x'.
+Mathematics: 9.4, ``docs/mathematics/attacks.md``.
 """
 
 from __future__ import annotations

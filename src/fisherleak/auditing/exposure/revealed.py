@@ -1,17 +1,6 @@
-r"""The share of a value that a release reveals, row by row: one scale from 0 to 1 for every number, whatever its unit.
+"""The share of a value that a release reveals, row by row: one scale from 0 to 1 for every number, whatever its unit.
 
-An attacker who knows all other data believes beforehand that a number is normal, around its column's mean and with a spread s:
-the column's own standard deviation unless another is given. By van Trees' inequality no estimate has a mean squared error below
-:math:`1 / (\overline{\eta^2} + 1 / s^2)`, on average over that belief, so the part of the variance that the release can take
-away is at most
-
-.. math:: \frac{s^2 \overline{\eta^2}}{1 + s^2 \overline{\eta^2}},
-
-with :math:`\overline{\eta^2}` the mean over the belief of the squared eta of the model refitted with v in place of the value
-(``leakage.shares``). It is above one half where the exposure, s times the root of that mean, is above 1. Exposures go as 1
-over the scale of the noise. Categories have no such share, and neither have columns of two values: their measure is how often
-attackers guess right. Where a noise is chosen so that shares stay small, a yes or no counts as a number of spread 1/2, that of
-even odds, with its eta at the value: a tenth of it is then what the best test tells rightly 63 of 100 times, to first order.
+Mathematics: 5.1, ``docs/mathematics/shares.md``.
 """
 
 from __future__ import annotations

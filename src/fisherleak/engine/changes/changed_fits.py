@@ -1,15 +1,6 @@
-r"""True fits of changed data, where steps do not converge: one by one, or many at once.
+"""True fits of changed data, where steps do not converge: one by one, or many at once.
 
-Many at once is Newton's method in step, where a fit of its own is mostly calls of functions. Each changed row i has its
-parameters :math:`\theta_i` and a Hessian of its own,
-
-.. math:: H_i = \sum_{j \ne i} A_j(\theta_i) \otimes x_j x_j^T + A'_i(\theta_i) \otimes x'_i x'^T_i + \mathrm{diag}(penalty) .
-
-Long steps are shortened to where the curvatures still tell something. The risk is convex, so that steps that vanish end at its
-minimum, and changes whose steps do not are left to fits one by one, which say why there is none.
-
-Where columns are far more than rows and labels alone change, all minimisers lie in the space of the rows. With D the penalty on
-columns and :math:`x D^{-1/2} = U S V^T`, coefficients are :math:`D^{-1/2} V c`, rows are US and the penalty on c is one.
+Mathematics: 4.5, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

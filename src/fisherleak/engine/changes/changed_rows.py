@@ -1,20 +1,6 @@
-r"""Which rows change, into what: the record of every change of the data, and the Hessian with it.
+"""Which rows change, into what: the record of every change of the data, and the Hessian with it.
 
-Changes come in sets of k rows that change together, one set at a time; a row is a set of one, a person the set of their rows.
-Row x with label y and weight omega becomes x + e, y', omega'; a removed row has omega' = 0. With L outputs,
-:math:`U = [I \otimes x_i, I \otimes e_i]` over the rows of a set and A and A' the weighted curvatures of the old and the new
-rows at the old parameters, the Hessian changes by rank 2 k L (k L where no features change),
-
-.. math::
-
-    H' = H + U K U^T, \quad K = \begin{pmatrix} A' - A & A' \\ A' & A' \end{pmatrix}, \qquad
-    g' = U \begin{pmatrix} r' - r \\ r' \end{pmatrix} + P \theta
-
-so that one Newton step moves the parameters by :math:`-H'^{-1} g'`,
-:math:`H'^{-1} = H^{-1} - H^{-1} U W U^T H^{-1}`, :math:`W = (I + K M)^{-1} K`, :math:`M = U^T H^{-1} U`: to the new minimum for
-the squared loss. P, a diagonal, is what the rows do to the penalty where scales follow from them; it is no
-part of H'. Where a set has more columns in U than there are parameters, U is a root of H and :math:`K = R^T (H' - H) R` with
-:math:`R R^T = H^{-1}`.
+Mathematics: 4.1, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

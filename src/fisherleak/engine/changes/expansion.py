@@ -1,19 +1,6 @@
-r"""What the gradient of all rows does beyond its Hessian, without a pass over the rows, and how far that may be off.
+"""What the gradient of all rows does beyond its Hessian, without a pass over the rows, and how far that may be off.
 
-Over a move D of the parameters the gradient of the risk changes by :math:`H D + N(D)`. A few rows, those that weigh most in the
-bound below, are followed exactly; of all others N is :math:`T[D, D] / 2`, T the third derivative of their part of the risk.
-With :math:`v_l = D x_l`, the rows' derivatives as ``ReducedLoss`` bounds them, :math:`N_l = Z_l^T H^{-1} Z_l`,
-:math:`Z_l = I \otimes x_l`, :math:`\ell_l` the largest eigenvalue of N_l and :math:`h_l = \mathrm{tr}(A_l N_l)`, so that
-:math:`|v_l|^2 \le \ell_l |D|_H^2`, what is left out is no more than
-
-.. math::
-
-    |N - \tfrac12 T[D, D]|_{H^{-1}} \le \tfrac w6 |D|_H^2 \Big(\sum_l h_l \ell_l |v_l|^2\Big)^{1/2}, \qquad
-    |H^{-1} (N - \tfrac12 T[D, D])| \le \tfrac w6 |D|_H \sum_l \sqrt{\ell_l \alpha_l}\, |H^{-1} Z_l A_l^{1/2}|\, |v_l|^2
-
-(alpha the largest eigenvalue of A), and over a difference of moves E the change of N is, in the norm of H^-1, no more than
-:math:`|E|_H (w \sum_l h_l |v_l|^2)^{1/2}`. All of it grows by :math:`e^s` over moves whose scores move by s at most. The three
-sums are quadratic forms of D, one matrix (p, p) each.
+Mathematics: 4.3, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
-r"""Moves that do not converge because curvatures change on the way: followed by the gradient of all rows.
+"""Moves that do not converge because curvatures change on the way: followed by the gradient of all rows.
 
-A row with another class is at first so surely wrong that its loss is straight; at the new minimum it is not. With A' of the new
-row at the parameters that are reached, and those of all other rows as they were,
-
-.. math:: H'(D) = H + U \begin{pmatrix} A'(D) - A & A'(D) \\ A'(D) & A'(D) \end{pmatrix} U^T .
-
-What the other rows' curvatures do is learned from the gradients on the way: pairs of a step and the change of the gradient,
-which correct :math:`H'(D)^{-1}` (limited-memory BFGS). A step costs O(n p), where one of a fit takes a Hessian of all rows.
-
-Where there is no minimum, gradients vanish too. Curvatures of the other rows are at least :math:`e^{-\sqrt{w} |v|}` of what
-they were where scores moved by v (``ReducedLoss``), so that the true Newton step is at most :math:`e^{\sqrt{w} |v|}` times
-:math:`H'(D)^{-1} g'(D)`, by the norm of H'(D) and with the largest v. A move is taken where that is nothing beside it.
+Mathematics: 4.4, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

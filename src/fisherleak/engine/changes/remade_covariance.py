@@ -1,20 +1,6 @@
-r"""Releases whose noise has a covariance that the rows decide: what it is without some of them, and what that tells.
+"""Releases whose noise has a covariance that the rows decide: what it is without some of them, and what that tells.
 
-With G the Hessian of the rows (that of the squared loss), :math:`G^{-1} = Q^T Q`, the parameters :math:`Q^{-T} w` have
-:math:`K = Q G Q^T = I` with all rows, and without the rows S
-
-.. math:: K = I - \sum_{i \in S} \omega_i (Q x_i)(Q x_i)^T + Q P Q^T ,
-
-P what their leaving does to the penalty through folded scales. The covariances of these parameters are
-
-- :math:`T K^{-1}` for posterior sampling, and for noise of the shape G^-1;
-- :math:`\sigma^2 K^{-1} C' K^{-1}`, :math:`C' = Q C Q^T`, for objective perturbation;
-- :math:`\sigma^2 K^{-1} (K \# N') K^{-1} = \sigma^2 K^{-1/2} (K^{-1/2} N' K^{-1/2})^{1/2} K^{-1/2}` for noise of least loss for
-  anyone, N' the square of its covariance with all rows.
-
-n l2, the scale and the frame stay as they are. With the moves D of the minimiser, ``two_normals`` says what the best test is
-worth. Without one row, and nothing folded, K differs along one direction alone: two numbers of each row are enough, and for the
-squared loss one, in closed form.
+Mathematics: 4.10, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
-r"""Minimisers with one row left out, for every row, or with a set of rows, without fitting again.
+"""Minimisers with one row left out, for every row, or with a set of rows, without fitting again.
 
-Row i is left out and :math:`n \lambda` stays as it is. With r and a its weighted derivatives, T the third derivative of the
-risk and :math:`H_-` the Hessian of the others (``removed_rows``), the parameters move by D,
-
-.. math:: D = H_-^{-1} \Big( r x - \tfrac12 \big(T[D, D] - \omega a' (x \cdot D)^2 x\big) + O(D^3) \Big) ,
-
-so that :math:`D = r u / (1 - h)` exactly for the squared loss. For others that is a Newton step, improved where needed by T, by
-the terms after T and by chord steps, each with a bound of its error (``removal_steps``), which is added to what is said, so
-that no length is below the truth. Rows for which no step converges are fitted again. Where nothing is minimal without a row
-(the only one of its class, or of its level without a penalty), the move is infinite.
-
-Several outputs are changed rows whose new weight is zero (``solver``).
+Mathematics: 4.7, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

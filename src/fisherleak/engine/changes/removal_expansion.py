@@ -1,37 +1,6 @@
-r"""What the gradient of one output does beyond its Hessian when rows leave: the third derivative, terms after it, and bounds.
+"""What the gradient of one output does beyond its Hessian when rows leave: the third derivative, terms after it, and bounds.
 
-Over a move D of the parameters the gradient of the risk changes by :math:`H D + T[D, D] / 2` and terms of third order, with
-
-.. math:: T[D, D] = \sum_i \omega_i a'_i (x_i \cdot D)^2 x_i, \qquad a' = \partial a / \partial z .
-
-T is kept as one matrix over pairs of parameters, so that T[D, D] of many moves is one matrix product: it costs one pass in
-O(n p^3). The terms after it, with :math:`v_i = x_i \cdot D`,
-
-.. math:: \sum_i \omega_i \Big(\tfrac{a''_i}{6} v_i^3 + \tfrac{a'''_i}{24} v_i^4\Big) x_i ,
-
-take a pass over all rows for each move. They are small, so that single precision is enough, for rows and moves as H measures
-them: :math:`R^T x` and :math:`R^{-1} D` with :math:`R R^T = H^{-1}`. What either leaves out is bounded.
-
-Over a move D of the parameters the score of row i moves by :math:`v_i = x_i \cdot D`, and
-:math:`v_i^2 \le \ell_i |D|_H^2` with :math:`\ell_i = x_i^T H^{-1} x_i`. A vector :math:`\sum_i \omega_i c_i x_i` has a norm by
-:math:`H^{-1}` of at most the root of :math:`\sum_i \omega_i c_i^2 / a_i`. With :math:`\hat a_i` the largest curvature of row i
-over all moves of length d by H, and L how fast the logarithm of a changes at most, :math:`\hat a_i = a_i e^{L d
-\sqrt{\ell_i}}` or the largest curvature that the loss has. So what is left out has, for moves no longer than d, the bounds
-
-.. math:: |N| \le \tfrac12 |D|_H (D^T G_1 D)^{1/2}, \qquad
-          |N - \tfrac12 T[D, D]| \le \tfrac{w}{6} |D|_H^2 (D^T G_2 D)^{1/2}, \qquad
-          |N - \ldots - \tfrac1{24} \sum_i \omega_i a'''_i v_i^4 x_i| \le \tfrac{9 L^4}{120} |D|_H^4 (D^T G_4 D)^{1/2}
-
-with :math:`N = \sum_i \omega_i (r(z_i + v_i) - r_i - a_i v_i) x_i`, and a Hessian changes by no more than
-:math:`(D^T G_1 D)^{1/2}`, where
-
-.. math:: G_1 = \sum_i \omega_i \ell_i \frac{\hat a_i'^2}{a_i} x_i x_i^T, \qquad
-          G_k = \sum_i \omega_i \ell_i^k \frac{\hat a_i^2}{a_i} x_i x_i^T .
-
-Of the logistic, Poisson and gamma losses no derivative of a up to the fourth is above a: L = w = 1, and 1 stands in place of
-:math:`9 L^4`. Of all losses of the package :math:`|a'| \le L a`, :math:`|a''| \le w a` with :math:`w = 4 L^2 / 3`, and the
-fourth derivative is at most :math:`9 L^4 a`: the pseudo-Huber loss reaches these. Of other losses L is twice what is seen at
-the rows: an estimate.
+Mathematics: 4.9, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

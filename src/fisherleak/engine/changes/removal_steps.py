@@ -1,15 +1,6 @@
-r"""Moves of the minimiser of one output without a row or a set, by ever more costly steps, each with a bound of its error.
+"""Moves of the minimiser of one output without a row or a set, by ever more costly steps, each with a bound of its error.
 
-A move D of the parameters without an example solves :math:`D = \Phi(D) = A^{-1} (b - N(D))`, with A the Hessian of the others
-at the fit. As far as the Hessian changes by no more than the part :math:`\rho` of A between D and the solution,
-:math:`\Phi` brings moves nearer to it by :math:`\rho` at least, so that
-
-.. math:: |D_* - D|_A \le |\Phi(D) - D|_A / (1 - \rho) .
-
-``removal_expansion`` bounds :math:`\rho` and what :math:`\Phi(D)` is off where it is not computed in full. Where :math:`\rho`
-has no useful bound, scores are looked at: the Hessian of rows whose log curvature moves by s at most is between
-:math:`e^{-s}` and :math:`e^s` times A, and with g the gradient at D and L as there, :math:`|D_* - D|_A \le e^s |g| / (1 - t)`,
-:math:`t = L e^s |g| \max_i |x_i|`, by the norm of :math:`A^{-1}`. H_- is no less than the part ``left`` of H.
+Mathematics: 4.8, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

@@ -1,20 +1,6 @@
-r"""Rows of one output that are left out, one by one or in sets, and what the parameters do then as far as one Hessian tells.
+"""Rows of one output that are left out, one by one or in sets, and what the parameters do then as far as one Hessian tells.
 
-With :math:`u = H^{-1} x` and :math:`h = a\, x \cdot u` the Hessian without one row is that of all less rank one; without the
-rows S it is less C^T C, C the rows :math:`\sqrt{a_i}\, x_i`, or as many combinations of them as there are parameters,
-
-.. math:: H_-^{-1} v = H^{-1} v + \frac{a\, u \cdot v}{1 - h}\, u, \qquad
-          H_-^{-1} v = H^{-1} v + U^T (I - C U^T)^{-1} U v, \quad U = C H^{-1} .
-
-:math:`H_- \ge (1 - \lambda) H` with :math:`\lambda` the largest eigenvalue of :math:`C H^{-1} C^T`, h for one row.
-
-Where scaling is folded into the model, the scales are those of the other rows too: the penalty's Hessian changes by a diagonal
-P, :math:`P_{kk} = n \lambda (s^2_{k(-i)} - s_k^2)`, so that the gradient there is :math:`P w - r x` and the Hessian
-:math:`H_- + P`. P is of the size of one row in n, so that conjugate gradients for :math:`(H_- + P) D = r x - P w`, with
-:math:`H_-` as what they are measured in, end in a few rounds: they need products with :math:`H_-^{-1}` and P alone. Where
-they do not, :math:`(I + H_-^{-1} P) D = H_-^{-1} (r x - P w)` is solved.
-
-This is ``changed_rows`` for one output and new weights of zero, where single rows cost two thirds of what they cost there.
+Mathematics: 4.6, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

@@ -1,19 +1,6 @@
-r"""How far the minimiser moves when rows change: Newton, chord steps with a certified error, refits where these fail.
+"""How far the minimiser moves when rows change: Newton, chord steps with a certified error, refits where these fail.
 
-D solves :math:`D = F(D) = D_1 - H'^{-1} (N(D) + O(D))` with :math:`D_1` the Newton step of the changed Hessian H'
-(``changed_rows``), N what the gradient of all rows does beyond H and O what those of the changed rows, and the changed penalty,
-do beyond H'. With N from the third derivative of the risk and a few rows that are followed exactly (``expansion``), some rounds
-cost no pass over the rows. Moves that are not near enough then go on with the gradient of all rows, O(n p) a step (chord steps:
-the same H'), and those for which that does not converge are fitted again: with the row's own curvature renewed
-(``quasi_newton``), many at once or one by one (``changed_fits``).
-
-With q the rate at which F contracts by the norm of H, and :math:`\epsilon` what is left out of N, a round from D to F(D) ends,
-by the norm of H, no further from the minimum than
-
-.. math:: \frac{q\, |F(D) - D|_H + |H'^{-1} \epsilon|_H}{1 - q} .
-
-q is bounded by the derivatives of the losses (``expansion``), those of the old and the new rows, and the change of the penalty.
-Where q has no bound, what is left is estimated: as if each step were shorter than the one before by as much as the last.
+Mathematics: 4.2, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,6 @@
-r"""How well the best test tells one normal distribution from another: total variation, and the mu that is worth the same.
+"""How well the best test tells one normal distribution from another: total variation, and the mu that is worth the same.
 
-With and without a row a release is :math:`N(w_1, \Sigma_1)` or :math:`N(w_0, \Sigma_0)`. At even odds the best test is correct
-:math:`\tfrac12 (1 + \mathrm{TV})` of the time. In a basis in which the first is :math:`N(0, I)` and the second
-:math:`N(m, \mathrm{diag}(v))`, with :math:`\alpha = \tfrac12 + i\tau`,
-
-.. math:: M(\tau) = \int p_1^{\alpha} p_0^{1 - \alpha}
-          = \prod_j v_j^{\alpha/2} \big(1 + \alpha (v_j - 1)\big)^{-1/2}
-            \exp\Big(-\frac{(\tfrac14 + \tau^2)\, m_j^2}{2 (1 + \alpha (v_j - 1))}\Big), \qquad
-          1 - \mathrm{TV} = \frac1\pi \int_0^\infty \frac{\mathrm{Re}\, M(\tau)}{\tfrac14 + \tau^2}\, d\tau ,
-
-since :math:`1 - \mathrm{TV} = E_1 \min(1, p_0/p_1)` and :math:`\min(1, e^{-l})` has the two-sided Laplace transform
-:math:`1 / (\tfrac14 + \tau^2)` at :math:`-\tfrac12 + i\tau`. Where all :math:`v_j = 1` this is :math:`2 \Phi(-|m|/2)`. With
-:math:`\tau = \tfrac12 \sinh u` the weight is :math:`2 / \cosh u\, du`, and the trapezoid rule is taken with half the step until
-nothing changes; three times the last change is added, so that no value is below the truth.
+Mathematics: 4.11, ``docs/mathematics/changes.md``.
 """
 
 from __future__ import annotations

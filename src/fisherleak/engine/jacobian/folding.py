@@ -1,28 +1,6 @@
-r"""Preprocessing folded into the model: scalers whose scales the data decide (one more term of the Jacobian).
+"""Preprocessing folded into the model: scalers whose scales the data decide (one more term of the Jacobian).
 
-A model on features divided by scales :math:`s_k(X)`, with a free intercept that takes up every centre, is the model on the
-features themselves whose penalty is :math:`\frac{n\lambda}{2} \sum_k s_k^2 w_k^2`. Its coefficients are in raw units, and no
-centre or scale is released. Moving a value moves the scale of its column, so that
-
-.. math:: J_i = -B\,[\,(a\, x w^T + r I + \mathrm{diag}(m_i))\, E_i,\; c\, x\,], \qquad
-          m_{ik} = n \lambda\, w_k\, \frac{\partial s_k^2}{\partial x_{ik}} .
-
-For a standard deviation the derivative is :math:`2 \omega_i (x_{ik} - \bar x_k) / \sum \omega`; for ranges and quantiles it
-is that of the order statistics that decide them. Where several rows share such a value, each of them is charged with all of
-it: the larger side.
-
-**Imputers.** The missing values of a column k are filled with :math:`c_k(X)`, a mean or median of those that are there. A value
-moves it by :math:`\gamma_{ik}` (1 over their number; the share of an order statistic), and with it the features of all rows
-where k is missing. A model that predicts such rows needs :math:`c_k`, so :math:`t_k = w_k (c_k - \tilde m_k)` is released
-beside the parameters, with :math:`\tilde m_k` the public centre of the column. The column of :math:`J_i` for a value that is
-there becomes
-
-.. math:: -B_+ [\,a x w_k + (r + m_{ik}) e_k\,] - \gamma_{ik} (B_+ g_k - w_k e_{t_k}), \qquad
-          g_k = \sum_{j: k\ missing} (a_j x_j w_k + r_j e_k),
-
-with :math:`B_+` of B and the rows :math:`(c_k - \tilde m_k) B_k`. A value that is missing has no column. The second part is
-that of one more feature, which is always zero and has a coefficient of zero: :math:`\gamma_{ik}` in place of r on it, and the
-vector in brackets in place of B.
+Mathematics: 1.3, ``docs/mathematics/fits.md``.
 """
 
 from __future__ import annotations

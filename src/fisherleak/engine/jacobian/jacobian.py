@@ -1,21 +1,6 @@
-r"""The Jacobian of the minimiser with respect to the data, kept in factors (paper, equation 14).
+"""The Jacobian of the minimiser with respect to the data, kept in factors (paper, equation 14).
 
-.. math::
-
-    J_i = -\omega_i B\,[\,a_i x_i w^T E + r_i E,\; c_i x_i\,], \qquad B = W H^{-1},
-
-with W the square root of the noise's Fisher information at scale 1 (the identity for isotropic
-Gaussian noise), E the perturbation map and the last column for the label. The weight multiplies the
-example and enters H: for weights, :math:`-\omega_i H_\omega^{-1}(\ldots)`. The constant of an intercept
-is appended to x and is not data; with it, x is taken less the column means, which changes nothing but rounding: B turns
-the parameters for such rows into those that are released. The sign does not matter to any norm and is kept only in ``dense``.
-
-Of several outputs, with Q the loss's frame, V the parameters in it, (L, p), and :math:`F_i = A_i V E`, (L, m),
-
-.. math:: J_i = -B\,[\,r_i \otimes E + F_i \otimes x_i,\; \omega_i C \otimes x_i\,], \qquad B = W (Q \otimes I) H^{-1} :
-
-B has a row for each released parameter (all coefficients, then all intercepts) and L p columns; what is between the brackets is
-:math:`Z_i`, (L p, m + q). One output is the case L = q = 1.
+Mathematics: 1.2, ``docs/mathematics/fits.md``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
-r"""What a loss is: its derivatives, its labels, and what is proved of it.
+"""What a loss is: its derivatives, its labels, and what is proved of it.
 
-A loss :math:`\ell(z, y)` of K linear predictors and the label enters the Jacobian of the minimiser through its first and second
-derivatives by z, and the derivative of the first by y (paper, section 4.1),
-
-.. math:: r = \nabla_z \ell(z, y), \qquad a = \nabla_z^2 \ell(z, y), \qquad c = \partial r / \partial y .
-
-Parameters are one row each for K outputs. Classes have one direction too many: adding the same to all of them changes no
-probability, so the rows sum to zero (as at the minimum of any l2 penalty, and as scikit-learn has them). All is computed in an
-orthonormal frame Q of what is left, (K, L) with L = K - 1: :math:`W = Q V`, V of shape (L, p). Several numbers have no such
-direction, L = K, and Q is the identity; one output is K = L = 1.
+Mathematics: 1.1, ``docs/mathematics/fits.md``.
 """
 
 from __future__ import annotations

@@ -1,20 +1,6 @@
-r"""Releases whose noise the data shape too: posterior sampling and objective perturbation.
+"""Releases whose noise the data shape too: posterior sampling and objective perturbation.
 
-Exact for the squared loss; objective perturbation of other losses is averaged over draws (``norms.averaged``).
-
-The release is :math:`t \sim N(w^*, S)` with S made of the Hessian H, so that its Fisher information has a second term:
-
-.. math:: F_{ab} = (\partial_a w^*)^T S^{-1} (\partial_b w^*)
-          + \tfrac12 \mathrm{tr}(S^{-1}\,\partial_a S\,S^{-1}\,\partial_b S) .
-
-With :math:`H = V \Lambda V^T`, :math:`D_a = V^T (\partial_a H) V` and :math:`\beta = 1 / \lambda` the second term is
-:math:`\tfrac12 \sum_{jk} \kappa_{jk}^2\, D_{a,jk} D_{b,jk}`:
-
-- :class:`Posterior`, :math:`S = T H^{-1}`: :math:`\kappa^2 = \beta_j \beta_k`, and the first term's middle is H / T;
-- :class:`ObjectivePerturbation`, :math:`S = \sigma^2 H^{-2}`: :math:`\kappa^2 = (\beta_j + \beta_k)^2`, and the middle is
-  :math:`H^2 / \sigma^2`; with a shape :math:`C = L L^T` the same of parameters :math:`L^T w`.
-
-The second term does not fall as the scale grows: it is the price of a shape that the data decide.
+Mathematics: 3.1, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations

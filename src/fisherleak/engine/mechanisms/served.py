@@ -1,23 +1,6 @@
-r"""Answers instead of parameters: what an interface has told about the parameters of a model behind it.
+"""Answers instead of parameters: what an interface has told about the parameters of a model behind it.
 
-An answer to the query :math:`x_q` depends on the data through :math:`z_q = w \cdot x_q` alone. If it holds the Fisher
-information :math:`g_q^2` about :math:`z_q`, all answers together hold
-
-.. math:: I_w = \sum_q g_q^2\, x_q x_q^T, \qquad I_D = J^T I_w J,
-
-about the parameters and the data: :math:`g = 1 / s` for a score with noise of information :math:`1 / s^2`,
-:math:`g = \sigma'(z_q) / s` for a noisy probability, :math:`g^2 = p_q (1 - p_q)` for a label that is drawn from the model's
-own probability, and :math:`g^2 = e^{z_q}` for a count drawn from its Poisson distribution. Queries that repeat or depend on
-one another add up as they should, and directions that no query looks along stay hidden: :math:`I_w` may have any rank. Its
-root is found by a QR decomposition of the rows :math:`g_q x_q`, block by block, so that what is not told is zero to rounding.
-
-Of a model of several outputs, with Q the loss's frame, V the parameters in it and :math:`z = Q V x` the K scores of a query,
-each answer moves with :math:`\mathrm{vec}(V)` by a row of :math:`D \otimes x^T`, D of shape (K, L):
-
-- scores, one for each output: :math:`D = Q`;
-- probabilities of classes, :math:`p = \mathrm{softmax}(z)`: :math:`D = (\mathrm{diag}(p) - p p^T)\, Q`;
-- one class drawn from them, without noise: :math:`D^T D = Q^T (\mathrm{diag}(p) - p p^T)\, Q`, the information of the draw
-  about its scores, as the rows :math:`\sqrt{p_k}\, (e_k - p)^T Q`.
+Mathematics: 3.6, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations

@@ -1,24 +1,6 @@
-r"""Objective perturbation for losses other than the squared: information averaged over draws, and what that leaves uncertain.
+"""Objective perturbation for losses other than the squared: information averaged over draws, and what that leaves uncertain.
 
-The release t has the density :math:`N(g(t); 0, \sigma^2 C)\, |H(t)|` with :math:`g = \nabla risk`, and row i the score
-
-.. math::
-
-    s = \omega \left( \frac{a (x \cdot b)}{\sigma^2} + a' h \right) t + \frac{\omega r}{\sigma^2} b
-    + 2 \omega a\, H^{-1} x, \qquad \omega \left( \frac{c (x \cdot b)}{\sigma^2} + h\, \partial_y a \right)
-
-over its features and its label, all at t, :math:`b = -C^{-1} g(t)`, :math:`h = x^T H^{-1} x`. The information is
-:math:`E[s s^T]`, averaged here over N draws of the mechanism itself, always the same ones at a given scale.
-
-**Etas are upper limits.** With :math:`q = (v \cdot s)^2` along the direction v of the largest average, its mean is, with a
-confidence of 99.5 % for each number, at most
-
-.. math:: \bar q + \sqrt{2 V L / N} + \frac{7 M L}{3 (N - 1)}, \qquad L = \log(2 / 0.005),
-
-V the variance of q over the draws and M the largest value that q can take (Maurer and Pontil, 2009). Rows that tell in rare
-draws only have averages that see nothing of these; M does: it has r, a, a' and c at their largest within five standard
-deviations of the row's score over the draws, x . b and v . b within five of theirs, and twice the largest h, :math:`|t|` and
-:math:`|H^{-1} x|` of any draw. For sets M is taken from their own draws.
+Mathematics: 3.5, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
-r"""Norms where the noise's shape depends on the data too: a second term beside the Jacobian's (``mechanisms.self_shaped``).
+"""Norms where the noise's shape depends on the data too: a second term beside the Jacobian's (``mechanisms.self_shaped``).
 
-In the eigenbasis V of the Hessian, with :math:`\xi = V^T x`, :math:`\epsilon = V^T E v` for a change v and
-:math:`\alpha = a (w \cdot v) + c\, v_{label}`, an example has
-
-.. math:: v^T F_i v = \sum_j \rho_j^2 (\alpha \xi_j + r \epsilon_j)^2
-          + \tfrac12 \omega^2 \sum_{jk} \kappa_{jk}^2 (\xi_j \epsilon_k + \epsilon_j \xi_k)^2 ,
-
-so that products with :math:`F_i` cost two of p x m for each row, and the second part is
-:math:`\omega^2 (\mathrm{diag}(\kappa^2 \xi^2) + \mathrm{diag}(\xi) \kappa^2 \mathrm{diag}(\xi))`. Changes of several rows
-meet in :math:`D = \sum_i \omega_i (\xi_i \epsilon_i^T + \epsilon_i \xi_i^T)`: eta of a set is found by products too.
+Mathematics: 3.2, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations

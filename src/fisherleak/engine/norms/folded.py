@@ -1,18 +1,6 @@
-r"""Columns of one release with preprocessing folded in, all of them in one pass.
+"""Columns of one release with preprocessing folded in, all of them in one pass.
 
-A change of an attribute moves the features of every row by the same E, with a direct effect d on the gradient that differs from
-feature to feature (r, and what the change does to the scale of its column). Over all rows
-
-.. math::
-
-    J_j J_j^T = B \big( |w|^2 G + M \mathrm{diag}(E w) + \mathrm{diag}(E w) M^T + D \circ (E E^T) \big) B^T,
-    \qquad w = E^T \theta,
-
-with :math:`G = \sum a^2 x x^T`, :math:`M = \sum a\, x d^T` and :math:`D = \sum d d^T`, which all attributes share. Where
-there are fewer rows than parameters, the norm of a single feature k comes from the n by n matrix of its rows,
-
-.. math:: J_k^T J_k = w_k^2\, \mathrm{diag}(a) K \mathrm{diag}(a) + w_k (c_k d_k^T + d_k c_k^T) + |B_k|^2 d_k d_k^T,
-          \qquad K = u u^T,\; c_k = a \circ (u B_k),\; u = x B^T .
+Mathematics: 2.4, ``docs/mathematics/norms.md``.
 """
 
 from __future__ import annotations
@@ -52,6 +40,7 @@ def folded_attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list
         direct = xp.broadcast_to(rows.r[:, None], rows.x.shape) if rows.direct is None else rows.direct
         return along.T @ along, along.T @ direct, direct.T @ direct
 
+    # G, M and D of the first formula of section 2.4: all attributes share them
     G, M, D = sum_rows(block, *J.arrays)
     base, sides = J.B @ G @ J.B.T, J.B @ M
     found = []
@@ -62,6 +51,7 @@ def folded_attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list
         E = map_of([Attribute(attribute.name, range(count), attribute.directions)], count, J.B)
         w = E.pull(xp.take(J.theta, columns))
         square = E.after(xp.eye(count, dtype=B.dtype, device=device(B)))
+        # B M diag(E w) B^T, and B (D o E E^T) B^T, by the attribute's own columns alone
         cross = (side * E.push(w)[None, :]) @ B.T
         fixed = B @ (xp.take(direct, columns, axis=0) * (square @ square.T)) @ B.T
         top = xp.linalg.eigvalsh(xp.sum(w * w) * base + cross + cross.T + fixed)[-1]
@@ -75,6 +65,7 @@ def _by_rows(J: Jacobian, columns: Sequence[int]) -> list[float]:
     a, x = np.asarray(rows.a), np.asarray(rows.x)
     direct = np.broadcast_to(rows.r[:, None], x.shape) if rows.direct is None else np.asarray(rows.direct)
     u, B, theta = x @ np.asarray(J.B).T, np.asarray(J.B), np.asarray(J.theta)
+    # diag(a) K diag(a) of the second formula of section 2.4, and c_k and |B_k|^2 of every column
     base = (a[:, None] * u) @ (a[:, None] * u).T
     along, lengths = a[:, None] * (u @ B), np.einsum("ij,ij->j", B, B)
     step = max(1, ROWS_VALUES // base.size)

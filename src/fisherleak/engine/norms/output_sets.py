@@ -1,22 +1,6 @@
-r"""Sets of examples of several outputs, and columns over all examples, where all rows move alike.
+"""Sets of examples of several outputs, and columns over all examples, where all rows move alike.
 
-Before B, a change of the attributes of example i moves the gradient by :math:`Z_i = D_i + F_i \otimes x_i`, with
-:math:`D_{(l k), m} = (r_l + V_{lk} g_k) E_{km}`; g is what a change of each feature does through its scale, zero where no
-scaler is folded in. So
-
-.. math::
-
-    \sum_i Z_i Z_i^T = \sum_i d d^T \circ (1 \otimes E E^T) + D_i (F_i \otimes x_i)^T + \cdot^T
-    + (F F^T + \omega^2 C C^T) \otimes x x^T, \qquad d_{lk} = r_l + V_{lk} g_k ,
-
-of which every part is a Gram matrix by pairs of outputs: those with g come from :math:`\sum r g^T`, :math:`\sum g g^T` and
-:math:`\sum (F E^T \circ g) \otimes x`, in which V is a factor of each place.
-
-**A column** over all examples has one row :math:`Z_{ij}` for each, and its Gram matrix costs as much as that of all columns
-together. Only its largest eigenvalue is wanted: where there are many parameters it comes by products
-:math:`u \mapsto B \sum_i Z_{ij} (Z_{ij} \cdot B^T u)` with all columns at a time, 4 n L p operations each, until the residual
-tells that it is there. A residual bounds the distance to an eigenvalue whatever the gap to the next; columns that have not
-settled get their Gram matrix.
+Mathematics: 2.6, ``docs/mathematics/norms.md``.
 """
 
 from __future__ import annotations

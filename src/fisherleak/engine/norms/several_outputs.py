@@ -1,19 +1,6 @@
-r"""Norms of the Jacobian of several outputs: rows share no eigenbasis, but their small matrices come from a few products.
+"""Norms of the Jacobian of several outputs: rows share no eigenbasis, but their small matrices come from a few products.
 
-With :math:`S = B^T B` in blocks :math:`S_{kl}` (p, p) by pairs of outputs, example i has the (m + q) x (m + q) matrix
-
-.. math::
-
-    J_i^T J_i = \begin{pmatrix} C + T^T F + F^T T + F^T N F & -\omega (T + N F)^T D \\ \cdot & \omega^2 D^T N D \end{pmatrix}
-
-.. math::
-
-    C = \sum_{kl} r_k r_l\, E^T S_{kl} E, \qquad T_l = \sum_k r_k\, E^T S_{kl}\, x, \qquad N_{kl} = x^T S_{kl}\, x,
-
-with F and D = -C of ``jacobian``. C is one product of (n, L (L + 1) / 2) with (L (L + 1) / 2, m^2), T one of
-(n, L p) with (L p, L m), N one of (n, p) with (p, L (L + 1) / 2 p): no n x L p x L p array, and no iteration with such
-products. The largest eigenvalue of each small matrix is that of ``small``. Sums over sets of rows are a few Gram matrices by
-pairs of outputs (``output_sets``). Maps that differ from row to row are written out, block by block.
+Mathematics: 2.5, ``docs/mathematics/norms.md``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
-r"""Norms of parts of the Jacobian: one example, one cell, one attribute, any set, in O(n d^2 + d^3).
+"""Norms of parts of the Jacobian: one example, one cell, one attribute, any set, in O(n d^2 + d^3).
 
-With e the unit vector along :math:`E^T w`, the data directions split into those orthogonal to e, along which
-an example's Jacobian is the fixed matrix :math:`r_i B E (I - e e^T)`, and two more, e and the label:
-
-.. math::
-
-    J_i J_i^T = r_i^2\, A' A'^T + j_1 j_1^T + j_2 j_2^T, \qquad A' = B E (I - e e^T),
-
-.. math:: j_1 = r_i B E e + a_i |E^T w|\, B x_i, \qquad j_2 = c_i B x_i .
-
-A sum of positive semidefinite terms: a fixed matrix, decomposed once, plus rank two per example. For one release
-whose map E is the same for all rows, at noise of scale 1.
+Mathematics: 2.1, ``docs/mathematics/norms.md``.
 """
 
 from __future__ import annotations
@@ -302,7 +292,7 @@ def attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
 
 
 def _centred(J: Jacobian) -> tuple[float, Array, Array]:
-    """R, the mean x-bar and the Gram matrix G of the docstring above."""
+    """R, the mean x-bar and the Gram matrix G of the columns' formula."""
     xp = namespace(J.B)
     model = J.model
 

@@ -1,32 +1,6 @@
-r"""Eta along the path of refits while one value moves, without refits: exact for the squared loss, else a bound from above.
+"""Eta along the path of refits while one value moves, without refits: exact for the squared loss, else a bound from above.
 
-Row x with weight omega becomes x + t e, e the direction of the attribute. With U = [x, e], everything that changes lies in the
-span of U: with r, a the weighted derivatives of the row at its score :math:`z_0 = (x + t e) \cdot \theta` and :math:`f(t)` what
-a folded scale adds to the penalty on e, the gradient and the Hessian at the old parameters change by
-
-.. math:: U c, \quad c = (r_0 - r,\; t r_0 + f\, e \cdot \theta), \qquad
-          U K U^T, \quad K = \begin{pmatrix} a_0 - a & a_0 t \\ a_0 t & a_0 t^2 + f \end{pmatrix} .
-
-With :math:`M = U^T H^{-1} U` and :math:`S = I + K M` a Newton step is :math:`D_1 = -H^{-1} U S^{-1} c`; at parameters
-:math:`\theta + D` the value moves the gradient by :math:`U g`, :math:`g = (a w, r + t a w + f' w)`,
-:math:`w = e \cdot (\theta + D)`, and :math:`\eta^2 = q^T G q`, :math:`q = S^{-1} g`, :math:`G = U^T B^T B U`. For the
-squared loss that is all: numbers of a few products of matrices for all cells.
-
-**Other losses.** Let :math:`|a'| \le \kappa a` (``Traits.log_slope``). With the other rows as they curve at the old parameters,
-:math:`H' = H - a\, x x^T + f e e^T`, and the moved row's own loss as it is, the minimum :math:`D_1` follows from one number,
-its score: :math:`z = \alpha - \ell\, r(z)` with :math:`\ell = |x + t e|^2_{H'^{-1}}`. By the norm of H' the true minimum is no
-further than :math:`\epsilon` from :math:`D_1` if the ball of that radius is mapped into itself (Brouwer), that is if
-
-.. math:: \epsilon \ge \tfrac12 \rho\, (|D_1| + \epsilon), \qquad
-          \rho = \kappa\, e^{\kappa s} \big(D^T P D / \sigma\big)^{1/2}, \quad P = \sum_l a_l \ell_l\, x_l x_l^T,
-
-with :math:`\ell_l = x_l^T H^{-1} x_l`, s the largest move of a score and :math:`\sigma` the least eigenvalue of
-:math:`H^{-1/2} H' H^{-1/2}` (not above 1). The Hessian of the other rows changes by no more than :math:`\rho`, that of the row
-itself is taken at z, and with :math:`H_s` of both
-
-.. math:: \eta \le |B' U g| + |B' \delta| + \frac{\tau}{\sqrt\sigma} \frac{\rho}{1 - \rho} |U g + \delta|_{H_s^{-1}},
-
-with :math:`\tau = |W H^{-1/2}|` and :math:`\delta` what the radius leaves open in r, a and w. Infinite where no radius holds.
+Mathematics: 5.2, ``docs/mathematics/shares.md``.
 """
 
 from __future__ import annotations

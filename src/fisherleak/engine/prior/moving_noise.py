@@ -1,25 +1,6 @@
-r"""Noise whose covariance the rows decide, along the path on which one value moves: both terms of eta squared at every place.
+"""Noise whose covariance the rows decide, along the path on which one value moves: both terms of eta squared at every place.
 
-The covariance follows the rows through :math:`G = \sum_i \omega_i x_i x_i^T + \mathrm{diag}(penalty)` alone (``reshaped``):
-:math:`S = G^{-1} M\, G^{-1}`, with M = G (shape G^-1, posterior sampling), M = G # N (least loss for any record within the
-bounds) or M = C (objective perturbation). While row x becomes x + t e, with U = [x, e] (``cell_paths``),
-
-.. math:: G(t) = G + U K U^T, \quad K = \begin{pmatrix} 0 & \omega t \\ \omega t & \omega t^2 + f \end{pmatrix}, \qquad
-          \partial_t G = U L U^T, \quad L = \begin{pmatrix} 0 & \omega \\ \omega & 2 \omega t + f' \end{pmatrix} .
-
-So :math:`B(t) = U^T G(t)^{-1} U` and :math:`C(t) = U^T S(t)\, U` are 2 x 2, and with :math:`A(t) = U^T M(t)^{-1} U` the second
-term, :math:`\tfrac12 \mathrm{tr}((S^{-1} \partial_t S)^2)`, is
-
-.. math:: \tfrac12 \mathrm{tr}((B L)^2) \;[M = G], \qquad \mathrm{tr}((B L)^2) + \mathrm{tr}(A L C L) \;[M = C], \qquad
-          \le \tfrac18 \mathrm{tr}((B L)^2) + \mathrm{tr}(A L C L) \;[M = G \# N],
-
-the last as in ``least_loss_for_any_record``. It grows with A and C, and means of matrices grow with them: with
-:math:`\lambda \le 1 \le \mu` the eigenvalues of :math:`I + K U^T G^{-1} U`, for M = G # N
-:math:`M(t)^{-1} \preceq \lambda^{-1/2} M^{-1}` and :math:`M(t) \preceq \mu^{1/2} M`.
-
-The first term is :math:`|M(t)^{-1/2} G(t) J|^2`: for the squared loss J is :math:`-G(t)^{-1} U g`, and it is
-:math:`g^T A(t)\, g`. From a bound on J by the noise as it was, :math:`|M^{-1/2} G J|`, follows one by :math:`\mu^{1/2}` times
-it for M = G, and by :math:`\lambda^{-1/4} (1 + \mathrm{tr}(A K C K)^{1/2})` times it for M = G # N.
+Mathematics: 5.3, ``docs/mathematics/shares.md``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,6 @@
-r"""What one noisy sum of gradients tells about the gradient of an example that may or may not be in it.
+"""What one noisy sum of gradients tells about the gradient of an example that may or may not be in it.
 
-A step releases :math:`u = B g + N(0, s^2 I)` plus what is known, B = 1 with probability q (Poisson sampling). The score of g is
-:math:`w(u)(u - g)/s^2` with w the probability that the example was in, so that the information about g has two eigenvalues,
-across g and along it. In units of s, with :math:`\rho = |g| / s` and t a standard normal number,
-
-.. math:: A = q\,E[\omega(t)], \quad L = q\,E[\omega(t)\,t^2], \qquad \omega(t) = \sigma(\mathrm{logit}\,q + \rho t + \rho^2/2),
-
-times :math:`1/s^2`. Both are :math:`q^2` at :math:`\rho = 0` and never above q, which is the published bound and what batches
-of fixed size, which show who is in, are charged. The integrand is analytic and decays like a normal density: the trapezoidal
-rule converges exponentially.
-
-The gradient is clipped before: with P the projection on g the derivative of the clipped one by g is
-:math:`\alpha (I - P) + \beta P` (``CLIPS``).
+Mathematics: 3.7, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations

@@ -1,22 +1,6 @@
-r"""How noise that was calibrated on the data moves with them: the derivative of its covariance.
+"""How noise that was calibrated on the data moves with them: the derivative of its covariance.
 
-In coordinates in which the covariance is the identity, at a limit of one, with H the Hessian and K the Jacobians of the rows
-that decide, all of which move by dH and dK when a value does. Noise of a fixed shape has :math:`dS = 2\, d\log s\, I`, and
-noise shaped like the inverse Hessian, :math:`H = h I`, has :math:`dS = 2\, d\log s\, I - dH / h`; the most exposed row, in
-its most exposed direction v with :math:`k = K v`, stays at the limit:
-
-.. math:: k^T dS\, k = 2\, k^T dK\, v .
-
-Least-loss noise solves (``least_loss``) :math:`S H S = \sum K P K^T`, :math:`P (I - K^T S^{-1} K) = 0`. With V the
-directions of a row that are at the limit, :math:`P = V \Pi V^T`, :math:`k = K V`, and :math:`R = (I - K^T K)^{-1}` off them,
-the differential is linear in dS and one small symmetric X for each row:
-
-.. math::
-
-    dS\,H + H\,dS + \sum (N\, dS\, T + T\, dS\, N) - \sum k X k^T &= -dH + \sum [dK P K^T + k \Pi V^T dG\, R K^T]_{sym}, \\
-    k^T dS\, k &= V^T dG\, V,
-
-with :math:`N = k \Pi k^T`, :math:`T = K R K^T`, :math:`dG = dK^T K + K^T dK` and :math:`[A]_{sym} = A + A^T`.
+Mathematics: 7.3, ``docs/mathematics/noise.md``.
 """
 
 from __future__ import annotations
@@ -84,7 +68,7 @@ class HessianShape(FixedShape):
 
 @dataclass(frozen=True)
 class _Row:
-    """A row at the limit: K (p, m), V (m, r), Pi (r, r), and R K^T of the docstring above."""
+    """A row at the limit: K (p, m), V (m, r), Pi (r, r), and R K^T of section 7.3."""
 
     K: Matrix
     V: Matrix

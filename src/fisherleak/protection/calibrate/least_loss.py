@@ -1,18 +1,6 @@
-r"""Noise that costs the least loss among all that keep a limit, with a certificate.
+"""Noise that costs the least loss among all that keep a limit, with a certificate.
 
-In the coordinates of ``limit_terms``, at a limit of one (other limits only scale the noise), the problem and its dual are
-
-.. math:: \min_\Sigma \mathrm{tr}\,\Sigma \;\; \text{s.t.} \;\; \lambda_{max}(K_i^T \Sigma^{-1} K_i) \le 1 \;\forall i,
-          \qquad \max_{P} \; g^2, \quad g = \mathrm{tr}\, M^{1/2}, \; M = \sum_i K_i P_i K_i^T, \; \sum_i \mathrm{tr} P_i = 1 .
-
-Any such M gives a lower bound :math:`g^2` and, through :math:`\Sigma = M^{1/2}` scaled by the largest squared eta
-:math:`\lambda` under it, noise that keeps the limit at a trace of :math:`\lambda g`: a gap of :math:`\lambda / g - 1`
-is certain, whatever found M. M is found in two loops. The outer one asks for the units with the largest etas (one pass over all
-rows) and lets them in. The inner one writes :math:`P = \sum f f^T` over these few, one vector f each (more, where a unit comes
-in again), and climbs :math:`\log g - \frac12 \log \sum |f|^2`, the logarithm of a nuclear norm over a Frobenius norm, by
-L-BFGS: its gradient, :math:`K^T \Sigma^{-1} K f / g - f / \sum |f|^2`, is what a power iteration on every unit follows.
-
-Of one unit nothing is searched: :math:`K^T \Sigma^{-1} K \le I` where :math:`\Sigma \ge K K^T`, and equality costs the least.
+Mathematics: 7.2, ``docs/mathematics/noise.md``.
 """
 
 from __future__ import annotations

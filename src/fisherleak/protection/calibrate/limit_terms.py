@@ -1,17 +1,6 @@
-r"""What a limit on eta is about, in the coordinates in which the loss that noise costs is the trace of its covariance.
+"""What a limit on eta is about, in the coordinates in which the loss that noise costs is the trace of its covariance.
 
-Noise of covariance S on the parameters costs :math:`\frac12 \mathrm{tr}(H S)` of the risk, to second order. With
-:math:`H^{-1} = U U^T`, the noise is :math:`U` times noise of a covariance :math:`\Sigma` that costs
-:math:`\frac12 \mathrm{tr}\,\Sigma`, and the Jacobian of example i is :math:`U K_i` with
-
-.. math:: \eta_i^2 = \lambda_{max}(K_i^T \Sigma^{-1} K_i) .
-
-A *unit* is whatever has an eta that is limited: an example, a group of them, the data set. A group's Jacobian is as wide as
-its values are many; any root of :math:`K K^T` stands for it.
-
-Of K classes H is that of the reduced parameters, in which rows of classes sum to zero, and U maps them to the released ones.
-Noise along what is added to all classes alike costs nothing and hides nothing: it has the mean variance of the rest, so that
-the covariance has an inverse.
+Mathematics: 7.1, ``docs/mathematics/noise.md``.
 """
 
 from __future__ import annotations

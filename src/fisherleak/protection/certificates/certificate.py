@@ -1,22 +1,6 @@
-r"""A certified bound on eta of any admissible row in place of any present one, in the model refitted with it.
+"""A certified bound on eta of any admissible row in place of any present one, in the model refitted with it.
 
-Row i leaves and (x, y) takes its place. With A the Hessian of the others at the new minimum, g = A^-1 x, s = omega a and
-h = x.g,
-
-.. math::
-
-    J = -\omega L \Big\{ \frac{g\,[a\,u^T,\; c]}{1 + s h} + \Big(A^{-1} - \frac{s\, g g^T}{1 + s h}\Big)
-        (r I + \mathrm{diag}(m)) E \Big\}, \qquad u = E^T w .
-
-*The row that leaves*: :math:`A^{-1}` is B and one rank-one term, whose part in ||J|| is at most its largest over all rows.
-*Moved curvature*: with |d log a / dz| <= l (1 for the logistic loss), parameters that move by at most d in the metric of A
-at the old ones change A by factors of at most :math:`e^{\pm l q d}`, q the largest :math:`|x_j|` in that metric, and d solves
-:math:`1 - e^{-l q d} = l q N`, N the length of the gradient that the exchange leaves. *The new row's own effect* only reduces
-|r|, and its other part is bounded by :math:`2 \omega a |r| |L g| |E^T g|`. For the squared loss the rest is convex in x and y,
-so that corners of the box suffice, and 1 / (1 + s h) multiplies all of it, which is used by intervals of h; for others, it is
-convex for given derivatives r, a, c, so that corners suffice for every interval of z, and ends of the label; where r and a both
-depend on the label (the Gamma loss), each is taken at its largest in intervals of it. Of these, a row whose z lies in the
-interval is a mean of corners whose mean z lies there too (``most_within``). The two-rank part of ||J|| has a closed form.
+Mathematics: 6.1, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

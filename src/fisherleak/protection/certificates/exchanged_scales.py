@@ -1,14 +1,6 @@
-r"""Scales that are folded into the penalty, with one row exchanged for an admissible one: exactly, column by column.
+"""Scales that are folded into the penalty, with one row exchanged for an admissible one: exactly, column by column.
 
-Row i, of a part :math:`\rho` of all weight, leaves a column of mean m and variance v, and a value x comes in its place. With
-:math:`\delta = x_i - m` the new variance is
-
-.. math:: v' = v - \frac{\rho\,\delta^2}{1 - \rho} + \rho (1 - \rho) (x - m_i)^2, \qquad
-          m_i = m - \frac{\rho\,\delta}{1 - \rho}, \qquad x - m' = (1 - \rho)(x - m_i) ,
-
-so that the penalty on that column's coefficients changes by the factor :math:`v' / v = q + c\,(x - m_i)^2`. Lengths in the
-metric of the new penalty are sums over columns of functions of one value each, whose largest are at an end of the column's
-range or where their derivative is zero: a quadratic equation.
+Mathematics: 6.3, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
-r"""How far an exchanged row moves the parameters and the curvature, by all rows instead of by the farthest one.
+"""How far an exchanged row moves the parameters and the curvature, by all rows instead of by the farthest one.
 
-``certificate`` bounds both by the farthest row: with |d log a / dz| <= l and q the largest length of a row in the metric of A,
-the Hessian of the others, a move of d changes A by factors of at most :math:`e^{\pm l q d}`. Where few rows lie far out, as in
-tables with heavy tails, that is a long way off: each row has its own length :math:`q_j`, and a move of at most d changes A by
-
-.. math:: -\lambda_-(d) A \preceq \Delta A \preceq \lambda_+(d) A, \qquad
-          \lambda_\pm(d) = \lambda_{max}\Big(A^{-1/2} \sum_j s_j\, |e^{\pm l q_j d} - 1|\, x_j x_j^T A^{-1/2}\Big) ,
-
-with :math:`\omega_j / 4` as the most that :math:`s_j` can become for the logistic loss. A gradient of length N moves the
-minimum of a convex function by at most the d with :math:`\int_0^d (1 - \lambda_-(t))\, dt = N`. Both are tabulated on a public
-grid and taken at its next point, on the safe side.
+Mathematics: 6.2, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

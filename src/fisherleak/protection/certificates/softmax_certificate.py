@@ -1,18 +1,6 @@
-r"""A certified bound on eta of any admissible row in place of any present one, for models of several classes (softmax).
+"""A certified bound on eta of any admissible row in place of any present one, for models of several classes (softmax).
 
-Row i leaves and (x, y) takes its place. With M the noise's view of the parameters and :math:`B_-` the inverse Hessian at the
-new minimum, which lies between a part k of C and C (``softmax_path``),
-
-.. math::
-
-    J = -\omega M B_- Z, \qquad Z = [\,r \otimes E + (A W E) \otimes x + \mathrm{diag}(m)\,W E,\; -D \otimes x\,], \qquad
-    \|J\| \le \omega \Big( \frac{1 + k}{2} \|M C Z\| + \frac{1 - k}{2} \|M C^{1/2}\| \|C^{1/2} Z\| \Big) .
-
-*The row's own derivatives*: whatever its scores are, r is p less its class, so that r (x) E is a mean of the finitely many
-:math:`(e_k - e_y) \otimes E` and :math:`A = \sum_{k<l} p_k p_l (e_k - e_l)(e_k - e_l)^T` one of finitely many rank-one terms:
-with s the share of the own class the first part is at most 1 - s of its largest, the second
-:math:`(1 - s^2 - (1-s)^2 / (K-1)) / 2` of its, and the largest over s is a parabola's. The rest is convex in x, so that corners
-of the box suffice; the move of W is added by its length.
+Mathematics: 6.4, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

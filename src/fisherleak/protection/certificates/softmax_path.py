@@ -1,22 +1,6 @@
-r"""How far an exchanged row moves a model of several classes, followed step by step.
+"""How far an exchanged row moves a model of several classes, followed step by step.
 
-Row i leaves and (x, y) takes its place. With G the risk of the others, the new minimum :math:`\theta'` has
-:math:`\nabla G(\theta') = -r' \otimes x`, with :math:`r'` some mean of :math:`e_k - e_y`, and the old one has
-:math:`\nabla G(\theta) = q - r_i \otimes x_i`, with q what changed scales do to the penalty. On the way along which
-the gradient of G goes straight from one to the other,
-
-.. math:: \dot\theta = -\nabla^2 G(\theta_s)^{-1} \big(r' \otimes x - r_i \otimes x_i + q\big), \qquad
-          \nabla^2 G(\theta_s) \succeq (1 - \delta) P + \sum_{j \ne i} e^{-t_j(s)} A_j \otimes x_j x_j^T =: C(t)^{-1} ,
-
-P the penalty and :math:`t_j` the range that the scores of row j have moved by: its curvature
-:math:`A = \mathrm{diag}(p) - p p^T` changes by factors of at most :math:`e^{\pm t}`, as its third derivative is a third
-moment. So
-
-.. math:: \dot t_j \le \max_{k,l} |C^{1/2} (e_k - e_l) \otimes x_j| \;
-          \big(\max |C^{1/2} r' \otimes x| + \max_i |C^{1/2} r_i \otimes x_i| + |C^{1/2} q|\big) .
-
-The way is cut into equal parts. In each, ranges are guessed from above, and the guess is checked: with C taken at it, no range
-passes it. Nothing is certain where none can be found.
+Mathematics: 6.5, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

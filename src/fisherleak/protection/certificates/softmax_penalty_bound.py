@@ -1,30 +1,6 @@
-r"""A bound for several classes by the penalty alone, where every parameter has one: no move of the model need be followed.
+"""A bound for several classes by the penalty alone, where every parameter has one: no move of the model need be followed.
 
-Row i leaves and (x, y) takes its place. At the new minimum the Hessian is :math:`\Lambda + D` with :math:`\Lambda` the new
-penalty, diagonal and the same for every output (``exchanged_scales`` has it exactly), and D, what the rows give, never
-negative; x has a last 1 where there are levels. A move :math:`(e, \delta)` of the row's values and of its label moves the
-parameters by exactly
-
-.. math:: -(\Lambda + D)^{-1} z, \qquad z = \omega r \otimes E e + \mathrm{diag}(m) W E e + a \otimes x, \qquad
-          a = \omega (A W E e - C \delta) .
-
-*In the noise's view* M, with :math:`M^T M \preceq I \otimes \mathrm{diag}(u^2)`: the inverse is
-:math:`\Lambda^{-1/2} T \Lambda^{-1/2}`, T between k = 1 / (1 + ||D~||) and 1 with D~ in the penalty's metric, so that
-:math:`T = \frac{1 + k}{2} + \frac{1 - k}{2} U` with ||U|| <= 1, and
-
-.. math:: |M (\Lambda + D)^{-1} z| \le \frac{1 + k}{2} |u \Lambda^{-1} z|
-          + \frac{1 - k}{2} \max_j \frac{u_j}{\sqrt{\Lambda_j}}\, |\Lambda^{-1/2} z| .
-
-Where the noise is as even as the penalty both terms are the same, and nothing is lost by not knowing D; curvatures are at most
-1/2, so that :math:`2 D \preceq I \otimes (\sum_j \omega_j x_j x_j^T + \omega x x^T)`.
-
-*Lengths of z*: :math:`|a \otimes x| = |a| |x|`, and |x| in either metric is largest column by column; so is what folded scales
-add, which is diagonal in the columns. *The row's own derivatives*: with s the share of its own class,
-:math:`|r| \le \sqrt 2 (1 - s)`, and ||A W E|| is at most :math:`\frac12 (1 - s^2 - (1 - s)^2 / (K - 1))` times :math:`\sqrt 2`
-times the steepest difference of two classes, and at most half of ||W E||: the largest over intervals of s. *The new W*: the
-risk without the row is convex beyond :math:`\Lambda`, so that in its metric W has moved by at most
-
-.. math:: |\Lambda^{-1/2} (r' \otimes x)| + |\Lambda^{-1/2} (r_i \otimes x_i)| + |\Lambda^{-1/2} (\Lambda - \Lambda_0) W| .
+Mathematics: 6.6, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

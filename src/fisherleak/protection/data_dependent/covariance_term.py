@@ -1,17 +1,6 @@
-r"""What noise tells by its shape alone where that is the rows' own: the second term of eta, row by row.
+"""What noise tells by its shape alone where that is the rows' own: the second term of eta, row by row.
 
-Noise of covariance :math:`\sigma^2 G^{-1}`, with :math:`G = \sum_i \omega_i x_i x_i^T + \mathrm{diag}(penalty)`
-(``own_shape``), has beside the information in its mean
-:math:`\tfrac12 \mathrm{tr}(G^{-1} \partial_a G\, G^{-1} \partial_b G)`, whatever sigma is.
-With :math:`K = G^{-1}`, :math:`u = K x`, :math:`h = x^T u` and c what a value does to the penalty through its column's scale,
-
-.. math:: F_{ab} = \omega^2 (K_{ab} h + u_a u_b) + \omega K_{ab} (c_a u_a + c_b u_b) + \tfrac12 c_a c_b K_{ab}^2 .
-
-A label moves no shape. Of single values it is exact; of a row, its root is at most
-:math:`\omega (\|K\| h + |u|^2)^{1/2} + \max |c| (\tfrac12 \|K \circ K\|)^{1/2}`.
-
-For noise of least loss for anyone, :math:`S = G^{-1} M G^{-1}` (``least_loss_for_any_record``), F is the bound given there,
-with :math:`|c_a| (S_{aa} M^{-1}_{aa} + K_{aa}^2 / 8)^{1/2}` beside its root: not below.
+Mathematics: 6.10, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

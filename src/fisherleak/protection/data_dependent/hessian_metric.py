@@ -1,23 +1,6 @@
-r"""Noise shaped like the rows' own inverse Hessian, squared loss: a bound on its first term in that Hessian's metric.
+"""Noise shaped like the rows' own inverse Hessian, squared loss: a bound on its first term in that Hessian's metric.
 
-Row i leaves and (x, y) takes its place. With A the Hessian of the others, G' = A + omega x x^T the new one, h = x.A^-1 x,
-t = omega h, and w, r, u = E^T w of the model *without* either row, the information of the new row is exactly
-
-.. math::
-
-    \omega^2 M^T G'^{-1} M, \qquad
-    G'^{-1/2} M = (I + \omega b b^T)^{-1/2} \Big( b\,[u^T, -1] + r\, \frac{I - \omega b b^T}{1 + t} F \Big) , \qquad
-    b = A^{-1/2} x, \quad F = A^{-1/2} E ,
-
-(no folded scales, with the label). So the new row's own effect damps: across b by 1 / (1 + t), along it by that and more, and
-with v = t / (1 + t)
-
-.. math:: \|G'^{-1/2} M\| \le \max(1 - v,\, 0.28)\, \|b\,[u^T, -1] + r F\| + 2 v^{3/2}\, |[u, 1]| / \sqrt\omega ,
-
-which is convex in v and so largest at an end of its range. What is in the norm is affine in (x, y): its largest is at a corner
-of the box. *The row that leaves and scales that it moves* leave :math:`A \succeq (1 - \ell - \delta) G`, with l the largest
-leverage and :math:`\delta` the part that changed scales can take from G; the parameters they move as in ``certificate``.
-*Folded scales* add diag(m) E to r E.
+Mathematics: 6.8, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

@@ -1,25 +1,6 @@
-r"""Noise shaped like the inverse Hessian of the rows themselves, for whoever could be among them, with its shape counted.
+"""Noise shaped like the inverse Hessian of the rows themselves, for whoever could be among them, with its shape counted.
 
-The release is :math:`t \sim N(w^*, s^2 G^{-1})`, with G the Hessian that the rows give at no parameters at all,
-
-.. math:: G = \sum_i \omega_i x_i x_i^T + \frac{n}{a_0} \mathrm{diag}(\lambda s_j^2), \qquad a_0 = \ell''(0) ,
-
-so that for the squared loss it is the Hessian itself and the release a draw from the posterior at temperature :math:`s^2`; for
-the logistic loss it is four times a bound on the Hessian. Labels and parameters do not shape it. A value of a row moves
-:math:`w^*` and G, and the information about it is exactly
-
-.. math:: J^T G J / s^2 + \tfrac12 \mathrm{tr}(B\, \partial_a G\, B\, \partial_b G), \qquad B = G^{-1} .
-
-With an admissible row (x, y) in place of another, both are bounded. *First*: :math:`G' \preceq (e^\sigma + \omega h) G`, with
-h = x.B.x and :math:`\sigma` the logarithm by which folded scales stretch the penalty, so that the root of this factor
-multiplies the bound of ``certificate`` for noise of the fixed shape B; for the squared loss ``hessian_metric`` bounds it in
-one, which is lower. *Second*: for a move e of the features it is
-:math:`\omega^2 ((x.B'e)^2 + h' e.B'e) \le 2 \omega^2 h' e.B'e`, with :math:`\omega h' < 1` the new row's leverage, and for
-folded scales, whose squares move by :math:`\delta_j e_j`, at most :math:`\tfrac12 \max \delta^2 \|B'\|^2`. It does not fall
-with s. The label has none.
-
-The shape never leaves: a card says its name, and the grid that parameters are rounded to follows a bound on G that the declared
-bounds, the penalty and the rounded number of rows give.
+Mathematics: 6.7, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

@@ -1,39 +1,6 @@
-r"""Noise of least loss for whoever could be among the rows, shaped by the rows through their Gram matrix alone, and counted.
+"""Noise of least loss for whoever could be among the rows, shaped by the rows through their Gram matrix alone, and counted.
 
-Noise of least loss (``least_loss``) follows the rows that weigh most, and these follow the data. Here the rows that weigh are
-public: all that could be there, evenly. With N the second moment of their pull on a model,
-
-.. math:: N = \overline{x x^T} + \rho^2 E E^T, \qquad \rho = \text{half the label's range},
-
-over the choices of every column within its bounds, and G the Hessian of the rows at no parameters (``own_shape``), it is
-
-.. math:: S = G^{-1} M\, G^{-1}, \qquad M = G \# N = G^{1/2} (G^{-1/2} N G^{-1/2})^{1/2} G^{1/2} ,
-
-the least of tr(G S) for a limit on N, and for N of one size in all directions :math:`G^{-3/2}`: between noise on the
-parameters and on the objective. A row enters through G. With :math:`|v|_S^2 = v^T S v` and so on, B = G^-1 and P the root of
-:math:`(B^{1/2} N B^{1/2})^{-1}`, a change :math:`\Delta` of G in the metric of B changes S in its own metric by
-
-.. math:: A_{jk} = \Delta_{jk} (c - 1/c), \quad c = \frac{p_j + p_k}{\sqrt{p_j p_k}}, \qquad
-          \|A\|^2 \le 2\, \mathrm{tr}(P \Delta P^{-1} \Delta) + \tfrac14 \|\Delta\|^2 ,
-
-in the basis of P, since :math:`(c - 1/c)^2 \le p_j/p_k + p_k/p_j + 1/4`. So for a move e of the features of a row x the second
-term, :math:`\|A\|^2/2`, is at most
-
-.. math:: \omega^2 \big[ |e|_S^2 |x|_{M^{-1}}^2 + |x|_S^2 |e|_{M^{-1}}^2 + 2 (e^T S x)(e^T M^{-1} x)
-          + \tfrac14 (|x|_B^2 |e|_B^2 + (e^T B x)^2) \big] ,
-
-and for folded scales, whose squares move by :math:`\delta_j e_j`, its root at most
-:math:`\max|\delta| (\|M^{-1}\| \|S\| + \|B\|^2 / 8)^{1/2}` more.
-
-*In place of another row.* With :math:`B' \preceq \kappa B` and :math:`G' \preceq \mu G` after the exchange,
-:math:`M'^{-1} \preceq \kappa^{1/2} M^{-1}` and :math:`M' \preceq \mu^{1/2} M`, since means of matrices grow with them; and
-with :math:`\tau_+, \tau_-` for the parts of :math:`\|M^{-1/2} (G' - G) B M^{1/2}\|` that come and leave,
-:math:`S' \preceq \mu^{1/2} \big(1 + \frac{\tau_+}{1 - \tau_-}\big)^2 (1 - \tau_-)^{-2} S`, since
-:math:`M^{1/2} B' = (1 + Z)^{-1} M^{1/2} B` with Z that norm's matrix, of rank one and positive for a row that comes.
-
-The first term of the squared loss is :math:`\|M'^{-1/2} K\|^2`, with K = [x u^T + r E, -x] free of B: nothing of the new row's
-own effect is left in it but a smaller r. For other losses the bound of ``certificate`` for noise of the fixed shape is
-multiplied by :math:`\kappa^{1/4} (1 + \tau_+ + \tau_-)`, which is what the shape can shrink by.
+Mathematics: 6.9, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,6 @@
-r"""How far one row moves the scores of candidates: exactly for the rows present, at most for any that could be there.
+"""How far one row moves the scores of candidates: exactly for the rows present, at most for any that could be there.
 
-With :math:`U_k = \frac1m \sum_v \psi(w_k \cdot x_v, y_v)` over m held-out rows, and :math:`w_k` fitted on the others,
-
-.. math:: \frac{\partial U_k}{\partial (x_v, y_v)} = \frac1m\,[\,\psi'\, E^T w_k,\; \partial_y \psi\,], \qquad
-          \frac{\partial U_k}{\partial (x_i, y_i)} = g_k^T J_{k,i}, \quad g_k = \frac1m \sum_v \psi'_v\, x_v .
-
-*Any held-out row*: the slopes of :math:`\psi` are bounded, and those of two models at one row differ by at most its curvature
-times their difference there. *Any training row*, in the model refitted with it: ``certificate`` bounds :math:`|g_k^T J|` as the
-eta of a release that sees the parameters along :math:`g_k` only. The exchange moves the parameters by at most d in the metric
-of the Hessian, and :math:`g_k` with them, by :math:`A' \delta` with :math:`0 \preceq A' \preceq A`, A the largest curvature
-of the held-out score along the way: that adds at most :math:`|A^{1/2} \delta|\, \|A^{1/2} J\|`, both certified. Rows that cross
-the end where the linear predictor is cut add their whole slope times the certified :math:`\|H^{1/2} J\|`. Half the largest
-difference between two candidates bounds the standard deviation over any law on them.
+Mathematics: 7.5, ``docs/mathematics/noise.md``.
 """
 
 from __future__ import annotations

@@ -1,23 +1,6 @@
-r"""A choice among candidates that is counted: drawn with probabilities that no row moves far.
+"""A choice among candidates that is counted: drawn with probabilities that no row moves far.
 
-Candidate k of a public grid has the score :math:`U_k + c_k`: its held-out loss without noise (``bounded_score``), and the price
-of its noise, what the loss of noisy copies is above that, on a public grid (``noise_scale_grid``). It is drawn with
-
-.. math:: p_k \propto \exp(-(U_k + c_k) / b) .
-
-The Fisher information of this draw about the values of a row is exactly
-
-.. math:: F = \frac{1}{b^2} \operatorname{Cov}_{k \sim p}(\nabla U_k) \preceq \frac{D^2}{b^2} I, \qquad
-          D = \tfrac12 \max_{k, j} |\nabla U_k - \nabla U_j| ,
-
-since prices on a grid do not move with small changes, given the grid's offset: it is drawn for every choice, independent of the
-data, and told. No table is at an edge of the grid but with probability zero. (Offsets that nobody is told would average over
-the edges, and the law of the draw would move with exact prices.) By the chain rule a release of the choice and of a model that
-follows it holds :math:`F + \sum_k p_k F_k`. So with :math:`b = D / \eta_{choice}` and noise calibrated to
-:math:`\eta_{noise} = \sqrt{\eta^2 - \eta_{choice}^2}` everyone stays below eta. D is ``choice_sensitivity``'s: for the rows
-present, or for any admissible row in place of any; b is rounded up on the same grid. A candidate whose noise rests on a bound
-near one that is refused, as too loose, is left out too, and the offset decides how near. How often an exchanged row changes any
-of these is not bounded.
+Mathematics: 7.4, ``docs/mathematics/noise.md``.
 """
 
 from __future__ import annotations

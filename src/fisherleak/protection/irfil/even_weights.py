@@ -1,32 +1,6 @@
-r"""Weights with which a whole procedure reveals as much of everyone: their public form, the fits, and the exact derivative.
+"""Weights with which a whole procedure reveals as much of everyone: their public form, the fits, and the exact derivative.
 
-**What they solve.** A row pulls at the parameters by :math:`\rho\, x`, with :math:`\rho = \omega r`, and moves them by
-:math:`\rho\, M x`, M the noise's root times the inverse of the derivative S of all pulls. With :math:`t = |\rho|\, |M x|`,
-n the direction of M x and :math:`P = I - n n^T`, that has a derivative of norm c by features along E and the label if
-
-.. math:: \nabla t^T (c^2 I - \rho^2 E^T M^T P M E)^{-1} \nabla t = 1 ,
-
-an eikonal equation. For small residuals t is c times the distance from r = 0, and :math:`|\rho| = c / \|M E\|` solves it
-everywhere. The solution that begins with the first and ends with the second is their minimum, with a kink where they meet:
-
-.. math:: \omega = c \min\Big(\frac{1}{|M x|\, |\nabla r|},\; \frac{1}{\|M E\|\, |r|}\Big)
-
-where E moves the predictor little. Where it does, M x turns on the way from r = 0, and t grows like a sine: with
-:math:`\sin \psi = |P M E\, \nabla_x r| / (\|M E\|\, |\nabla r|)`, for M x of about one length,
-
-.. math:: \omega = \frac{c}{|r|} \frac{\sin(\psi \min(|r| / \alpha, 1))}{\sin \psi}, \qquad
-          \alpha = \frac{|M x|\, |\nabla r|}{\|M E\|} \frac{\psi}{\sin \psi} .
-
-What is run has :math:`(1 + (|r| / \alpha)^{-k})^{-1/k}` for the minimum (k = ``SHARP``), a polynomial for :math:`\psi^2` (the
-"bow"), and the distance to the first order in r: with these it falls short of the equation.
-
-**The fits.** From parameters and S of one round come the :math:`\alpha` of the rows; the next round solves
-:math:`\sum \rho\, x + \Lambda \theta = 0` with these, whose solution is the weighted fit with the weights
-:math:`\omega(\alpha, r)` at it. Its S is :math:`\sum b\, x x^T + \Lambda`, b the derivative of :math:`\rho` by the predictor
-with a rounder kink (k = ``ROUND``), so that no single row moves S by much. The first round is the plain fit, S its Hessian.
-
-**The derivative** is carried backwards through all rounds, as that of the last parameters by the theta (p, p) and S (p, p, p)
-of a round, for all rows and values together: with how a row moves S, c and the :math:`\alpha` of the others.
+Mathematics: 8.2, ``docs/mathematics/irfil.md``.
 """
 
 from __future__ import annotations

@@ -1,24 +1,6 @@
-r"""What IRFIL's whole procedure reveals, weights included: its exact derivative by every value of every row.
+"""What IRFIL's whole procedure reveals, weights included: its exact derivative by every value of every row.
 
-A fit leans on row i by :math:`\eta_i = \omega_i f_i`, where f depends on the row and on the state (:math:`\theta`, H) alone:
-
-.. math:: f_i = \| W B N_i V \|, \qquad N_i = [a\, x w^T + r I,\; c\, x], \qquad B = H^{-1} ,
-
-with W the root of the noise's information and V the directions of the values looked at. A reweighting
-divides by f and normalises: the paper's algorithm, which makes etas equal *with the weights held fixed*.
-
-**The derivative.** A value of row i moves the state of every fit on the way, by the implicit function theorem, and through it
-and through its own f the next weights. It is carried backwards from the last parameters, as their derivative by the state of
-a fit (by theta (p, p), by H (p, p, p)). That costs one pass over the rows for each fit, for all rows and values together, and
-is exact: no differences but those of the loss's own second derivatives.
-
-**Scales in the penalty.** Where the penalty has the squared standard deviation :math:`t_k^2` of a column (preprocessing folded
-in, ``jacobian.folding``), a value moves it, the mean :math:`m_k` beside it, and through both the fits and the etas, which are
-then :math:`\omega_i f_i` with
-
-.. math:: f_i = \| W B (N_i + \mathrm{diag}(\mu_i)\, / \omega_i) V \|, \qquad \mu_{ik} = 2 \lambda w_k (x_{ik} - m_k) .
-
-**People.** Where rows belong to people, the weight and the norm are of all rows of one person, side by side.
+Mathematics: 8.1, ``docs/mathematics/irfil.md``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
-r"""What releases told of rows that cannot be composed with the others: etas of whole rows, whose squares add up.
+"""What releases told of rows that cannot be composed with the others: etas of whole rows, whose squares add up.
 
-Of a release that was carried over from another ledger, and of one that had a row under another id with other values, the eta of
-the row is known and its matrix is not. With M the sum of the matrices that are known, all of it tells at most
-
-.. math:: \lambda_{max}\Big(M + \sum_k M_k\Big) \le \lambda_{max}(M) + \sum_k \eta_k^2 .
-
-An eta is kept in the units that its release was recorded in; per so many units of its values it is at most the largest of these
-ratios times larger, and at least one for what has no unit.
-
-A counted choice among candidates (``counted_choice``) is known by one number too, the eta that it has at most about anybody, in
-every direction: :math:`\lambda_{max}(M + \eta_{choice}^2 I) = \lambda_{max}(M) + \eta_{choice}^2`. No matrix over columns
-holds that, so that a ledger with choices tells etas of whole rows only.
+Mathematics: 7.6, ``docs/mathematics/noise.md``.
 """
 
 from __future__ import annotations

@@ -1,26 +1,6 @@
-r"""Largest eigenvalue of "fixed diagonal plus rank two", for many rows at once.
+"""Largest eigenvalue of "fixed diagonal plus rank two", for many rows at once.
 
-For row i, with one diagonal ``s`` (k,) and one vector ``v`` (k,) for all rows and a vector ``u_i`` (k,)
-of its own,
-
-.. math::
-
-    M_i = r_i^2 \,\mathrm{diag}(s) + j_1 j_1^T + j_2 j_2^T, \qquad
-    j_1 = r_i v + h_i u_i, \quad j_2 = c_i u_i .
-
-Every term is positive semidefinite, so the largest eigenvalue mu is never below the top pole
-:math:`r_i^2 s_{max}`. Above it, mu solves :math:`g(\mu) = 1` with
-
-.. math:: g(\mu) = \lambda_{max}\left(\sum_k \frac{(j_{1k}, j_{2k})^T (j_{1k}, j_{2k})}{\mu - r_i^2 s_k}\right).
-
-Turning :math:`(j_1, j_2)` by the angle between h and c leaves :math:`k_i = \kappa_i u_i + \beta_i v` and
-:math:`\gamma_i v` with :math:`\kappa = (h^2 + c^2)^{1/2}`, :math:`\beta = h r / \kappa`, :math:`\gamma = c r / \kappa`: one
-array of the size of U instead of two. 1/g is increasing and concave (it is the least eigenvalue of the inverse of a
-matrix Stieltjes function), so Newton's method on 1/g from the left climbs to the root without passing it; a bracket
-and a geometric bisection guard the rows where it would climb slowly. Unknown is the distance to the
-top pole, ``delta``, in units of the trace bound, where it lies in [FLOOR, 1] and mu in [1/3, 1]:
-nothing overflows, nothing cancels, and no case is special (r = 0, h = 0, c = 0, u = 0, k = 1,
-repeated poles).
+Mathematics: 2.2, ``docs/mathematics/norms.md``.
 """
 
 from __future__ import annotations

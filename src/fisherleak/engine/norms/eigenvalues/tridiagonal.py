@@ -1,16 +1,6 @@
-r"""Largest eigenvalue of many small symmetric tridiagonal matrices at once, with the end of its eigenvector.
+"""Largest eigenvalue of many small symmetric tridiagonal matrices at once, with the end of its eigenvector.
 
-With diagonal :math:`\alpha_1 \ldots \alpha_j`, beside it :math:`\beta_1 \ldots \beta_{j-1}`, the pivots from the last row up,
-
-.. math:: d_j = x - \alpha_j, \qquad d_i = x - \alpha_i - \beta_i^2 / d_{i+1},
-
-are all positive exactly where x lies above every eigenvalue. Laguerre's method from Gershgorin's bound falls to the
-largest one without passing it, with cubic speed. At the root only the first pivot vanishes, since the eigenvectors that
-matter here (of Lanczos' matrices) fade towards the end: nothing is divided by it, so that the last component
-
-.. math:: s_{i+1} / s_i = \beta_i / d_{i+1}
-
-keeps its digits however small it is. Arrays are lists over i of values of shape (b,).
+Mathematics: 2.3, ``docs/mathematics/norms.md``.
 """
 
 from __future__ import annotations

@@ -1,28 +1,6 @@
-r"""Largest eigenvalues of the information of objective perturbation, row by row, compiled for the CPU.
+"""Largest eigenvalues of the information of objective perturbation, row by row, compiled for the CPU.
 
-For the squared loss, where every feature may move, and the label with them. With S the part of :math:`H^{-1}` over the features
-and b its column of the intercept, both in the eigenbasis of S, :math:`u = S x + b` and :math:`k = S u + u_0 b` over the
-features, and the intercept's own coordinate counted in :math:`|x|^2`, :math:`|u|^2` and :math:`h = x \cdot u`, a row has
-
-.. math:: F = D + p p^T - \eta^2 x x^T + \omega^2 (2 u u^T + x k^T + k x^T + |x|^2 b b^T),
-
-.. math:: D = \frac{r^2}{\sigma^2} + \omega^2 (2 h S + |x|^2 S^2 + |u|^2), \qquad p = \frac{\omega |x|}{\sigma} w + \eta x,
-          \qquad \eta = \frac{r}{\sigma |x|},
-
-the label being one more coordinate of w alone, with a pole at zero. D differs from row to row, and its largest value is
-always that of the largest S. Write :math:`F = D + U C U^T`, U = [x, k, u, b, p] scaled so that C is made of ones and
-:math:`\eta`, and :math:`N(\mu) = C^{-1} - U^T (\mu - D)^{-1} U`. Above the top pole N has one negative eigenvalue more than
-F has eigenvalues above :math:`\mu`. Its pivots in that order are counted: the first is a negative one, and :math:`\mu` is above
-the top eigenvalue where all others are positive. Each of these is the secular function of a part of F, concave above the
-root of the part before, so that Newton's method (on its inverse, as in ``secular``) climbs to the root.
-
-It starts where two steps of Lanczos' method lead from the longest of u, b and p, which comes last. Where that is not above the
-top pole the start is what second order says of a pole that is apart from the others: with :math:`f = (F - D) e_1` and gaps
-:math:`\gamma_j` the distance :math:`\delta` of the top eigenvalue to the pole solves
-:math:`\delta = f_1 + f^T (\delta + \gamma - (F - D))^{-1} f` over the other coordinates, so that
-:math:`f_1 + \sum f_j^2 / \gamma_j` is off by less than that sum times
-:math:`(|F - D| + |\delta|) / (\gamma_2 - |F - D| - |\delta|)`: where this is nothing, no pass is needed, on either side of the
-pole. Other rows whose top eigenvalue is below the top pole are left to others, but for poles that come twice.
+Mathematics: 3.4, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations

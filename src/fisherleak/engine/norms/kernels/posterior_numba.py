@@ -1,18 +1,6 @@
-r"""Largest eigenvalues of the information of posterior sampling, row by row, compiled for the CPU.
+"""Largest eigenvalues of the information of posterior sampling, row by row, compiled for the CPU.
 
-With :math:`R^T R = H^{-1}`, :math:`R E = P\, \mathrm{diag}(\sigma) V^T` and :math:`y = P^T R x`, a row has in the basis V
-
-.. math:: F = \alpha\, \mathrm{diag}(\sigma^2) + p p^T + \kappa\, g g^T, \qquad g = \sigma y, \quad h = |y|^2,
-
-.. math:: \alpha = r^2 / T + \omega^2 h, \qquad p = \frac{r}{\sqrt{h T}}\, g + \omega \sqrt{h / T}\, V^T w, \qquad
-          \kappa = \omega^2 - r^2 / (h T),
-
-the label (and what of w no value moves) being one more coordinate with a pole at zero, where g is zero. A fixed diagonal plus
-rank two, as in ``secular``, but the second part may be negative. Then, with :math:`m_{uv} = \sum u v / (\mu - \alpha \sigma^2)`
-and :math:`q = |\kappa|^{1/2} g`, the top eigenvalue above the top pole solves :math:`m_{pp} - m_{pq}^2 / (1 + m_{qq}) = 1`: its
-left side is :math:`p^T (\mu - \alpha\, \mathrm{diag}(\sigma^2) + q q^T)^{-1} p`, so that Newton's method on its inverse climbs
-to the root as it does there. Rows whose root is not clearly above the pole, nor close to one that
-is apart from the others, are left to others: NaN.
+Mathematics: 3.3, ``docs/mathematics/mechanisms.md``.
 """
 
 from __future__ import annotations
