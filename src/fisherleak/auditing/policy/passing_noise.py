@@ -128,7 +128,7 @@ def passing_noise(again: Again) -> Advice:
     if ruled and presence.recognised:
         return Advice(
             None,
-            f"No noise makes every rule pass, for no noise hides who moves a public scale: {presence.recognised_note}",
+            f"No noise makes every rule pass, for no noise hides who is recognised without it: {presence.recognised_note}",
         )
     gate = again.audit.gate
     if all(rule.name.startswith("utility.") for rule in failed) and not (gate and gate.count):

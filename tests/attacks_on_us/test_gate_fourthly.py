@@ -1,0 +1,163 @@
+"""Ways to pass a policy by what a release names for the sake of a few, by decimal marks, targets of few values, and draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+import pandas
+
+from fisherleak.auditing.exposure.recognised_by_names import told_by_names
+from fisherleak.cli import main
+from fisherleak.errors import InvalidInputError
+from fisherleak.releasing.cards.enough_people import check_enough
+from fisherleak.tables import Choices, Design, design_of, from_frame
+
+Gate = Callable[..., tuple[int, str, dict[str, Any]]]
+
+
+@pytest.fixture
+def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Runs an audit under a policy: the exit status, what was said on standard error, and the rules by name."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(table: Any, policy: str, *options: str, target: str = "y") -> tuple[int, str, dict[str, Any]]:
+        Path("policy.toml").write_text(policy, encoding="utf-8")
+        if hasattr(table, "to_csv"):
+            table.to_csv("t.csv", index=False)
+        else:
+            Path("t.csv").write_text(table, encoding="utf-8")
+        capsys.readouterr()
+        line = ["audit", "t.csv", "--target", target, "--policy", "policy.toml", "--held-out", "0", "--json", *options]
+        status = main(line)
+        out, err = capsys.readouterr()
+        return status, err, {rule["rule"]: rule for rule in json.loads(out)["policy"]["rules"]} if out else {}
+
+    return run
+
+
+# what a release names for the sake of just enough rows
+
+
+def plain(rows: int = 80, seed: int = 0) -> pandas.DataFrame:
+    rng = np.random.default_rng(seed)
+    a, b = (np.clip(rng.normal(0, 1, rows), -4, 4).round(3) for _ in range(2))
+    return pandas.DataFrame({"a": a, "b": b, "y": np.clip(a + rng.normal(0, 1, rows), -8, 8).round(3)})
+
+
+def five_of_a_city() -> pandas.DataFrame:
+    return plain().assign(city=["Zwolle"] * 5 + ["Bonn", "Kiel", "Genua"] * 25)
+
+
+def five_in_the_pool() -> pandas.DataFrame:
+    return plain().assign(city=["Ulm"] * 3 + ["Jena"] * 2 + ["Bonn", "Kiel", "Genua"] * 25)
+
+
+def five_without_a_city() -> pandas.DataFrame:
+    return plain().assign(city=[None] * 5 + ["Bonn", "Kiel", "Genua"] * 25)
+
+
+def some_lacking(count: int, rows: int) -> pandas.DataFrame:
+    table = plain(rows)
+    table.loc[: count - 1, "a"] = np.nan
+    return table
+
+
+def five_flags() -> pandas.DataFrame:
+    return plain().assign(flag=[1] * 5 + [0] * 75)
+
+
+def five_of_a_class() -> pandas.DataFrame:
+    return plain().assign(y=["z"] * 5 + ["u", "v", "w"] * 25)
+
+
+def many_cities(counts: list[int]) -> pandas.DataFrame:
+    cities = [f"{chr(97 + k // 26)}{chr(97 + k % 26)}" for k, count in enumerate(counts) for _ in range(count)]
+    return plain(len(cities)).assign(city=cities)
+
+
+TABLES = {
+    "a city of five": (five_of_a_city(), 5),
+    "five in the pool": (five_in_the_pool(), 5),
+    "five without a city": (five_without_a_city(), 5),
+    "six lack a number": (some_lacking(6, 120), 6),
+    "five lack a number": (some_lacking(5, 101), 96),
+    "thirty have a number": (some_lacking(4, 34), 30),
+    "five flags": (five_flags(), 5),
+    "a class of five": (five_of_a_class(), 5),
+    "the last city that is kept": (many_cities([6] * 48 + [5, 5, 5]), 5),
+    "the city that makes them many": (many_cities([8] * 49 + [6, 1]), 7),
+    "nothing": (plain().assign(city=["Ulm"] * 6 + ["Bonn", "Kiel"] * 37, flag=[1] * 6 + [0] * 74), 0),
+}
+
+
+def released_design(table: pandas.DataFrame) -> Design | None:
+    try:
+        design = design_of(from_frame(table), Choices("y", rare=5), held_out=0)
+        check_enough(design)
+    except InvalidInputError:
+        return None
+    return design
+
+
+def named(design: Design | None) -> Any:
+    """What a release says beside numbers; None where there is none."""
+    if design is None:
+        return None
+    return [(each.name, each.kind, each.levels, bool(each.pooled)) for each in design.features], design.target.classes
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_without_which_a_release_names_other_things_are_recognised(name: str) -> None:
+    """Against releases without one of each sort of rows."""
+    table, count = TABLES[name]
+    design = released_design(table)
+    assert design is not None
+    told, said = told_by_names(design)
+    assert np.isinf(told).sum() == count
+    assert said.startswith(f"{count} of {len(table)} rows can be recognised with certainty") or not count
+    sorts = table.assign(a=table["a"].isna(), b=0, y=0 if table["y"].dtype == float else table["y"]).fillna("none")
+    for k in sorts.drop_duplicates().index:
+        other = named(released_design(table.drop(index=k))) != named(design)
+        # all that are pooled count as one
+        assert np.isinf(told[k]) == other or (not other and name == "the city that makes them many")
+
+
+def test_people_without_whom_a_release_names_other_things_are_recognised() -> None:
+    table = five_of_a_city().assign(who=np.arange(80) // 2)  # three people have Zwolle
+    table = pandas.concat([table, table.iloc[:2].assign(who=[70, 71])])
+    design = design_of(from_frame(table), Choices("y", rare=5, person="who"), held_out=0)
+    told, said = told_by_names(design)
+    assert design.people is not None
+    assert np.flatnonzero(np.isinf(told)).tolist() == [0, 1, 2, 40, 41]
+    assert said.startswith("5 of 42 people")
+
+
+@pytest.mark.parametrize("name", ["a city of five", "five lack a number", "five flags", "a class of five"])
+def test_membership_counts_what_a_release_names(gate: Gate, name: str) -> None:
+    table, count = TABLES[name]
+    bounds = [word for each in ("a=-4:4", "b=-4:4", "flag=0:1", "y=-8:8") for word in ("--bounds", each)]
+    bounds = bounds[:4] + bounds[4:6] * ("flag" in table) + bounds[6:] * (table["y"].dtype == float)
+    policy = "[membership]\nmax_right = 0.9\n"
+    line = ("--noise", "3", "--no-attacks", "--draws", "2", *bounds)
+    status, _, rules = gate(table, policy, *line)
+    rule = rules["membership.max_right"]
+    assert (status, rule["value"], rule["count"]) == (1, 1.0, count)
+    assert f"{count} of {len(table)} rows can be recognised with certainty" in rule["note"]
+
+
+def test_declared_levels_hide_who_is_one_of_five(gate: Gate) -> None:
+    policy = "[membership]\nmax_right = 0.9\n"
+    line = ("--noise", "3", "--no-attacks", "--draws", "2", "--levels", "city=Zwolle,Bonn,Kiel,Genua")
+    bounds = [word for each in ("a=-4:4", "b=-4:4", "y=-8:8") for word in ("--bounds", each)]
+    status, _, rules = gate(five_of_a_city(), policy, *line, *bounds)
+    assert status == 0
+    assert rules["membership.max_right"]["value"] < 0.9
