@@ -161,3 +161,19 @@ def test_declared_levels_hide_who_is_one_of_five(gate: Gate) -> None:
     status, _, rules = gate(five_of_a_city(), policy, *line, *bounds)
     assert status == 0
     assert rules["membership.max_right"]["value"] < 0.9
+
+
+# targets of few values, and draws
+
+
+def test_attacks_on_a_numeric_target_of_few_values_are_limited(gate: Gate) -> None:
+    rng = np.random.default_rng(5)
+    table = plain(60, 5).assign(y=rng.choice([0, 2, 4], 60))
+    policy = '[columns."*"]\nmax_revealed = 0.999\nmax_attack = 0.6\n'
+    bounds = [word for each in ("a=-4:4", "b=-4:4", "y=0:4") for word in ("--bounds", each)]
+    status, _, rules = gate(table, policy, "--noise", "0.01", "--draws", "2", *bounds)
+    assert status == 1
+    assert not rules["columns.y.max_attack"]["passed"]
+    assert rules["columns.y.max_attack"]["value"] > 0.6
+    own = policy + "[label]\nmax_attack = 0.999\n"
+    assert gate(table, own, "--noise", "0.01", "--draws", "2", *bounds)[2]["label.max_attack"]["limit"] == 0.999

@@ -174,7 +174,7 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
             known = found.get(key)
             if known is None or (limit > known.limit if key.startswith("min_") else limit < known.limit):
                 found[key] = ColumnLimit(f"{place}.{key}", key, limit)
-    for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found)).items():
+    for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found), target.few).items():
         if key not in found and target.unlike_data and "model" not in policy.section("require"):
             raise InvalidInputError(
                 f"`model` decides whether the target '{target.name}' is a number or a class, other than its values do, and "
