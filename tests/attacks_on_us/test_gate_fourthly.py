@@ -177,3 +177,35 @@ def test_attacks_on_a_numeric_target_of_few_values_are_limited(gate: Gate) -> No
     assert rules["columns.y.max_attack"]["value"] > 0.6
     own = policy + "[label]\nmax_attack = 0.999\n"
     assert gate(table, own, "--noise", "0.01", "--draws", "2", *bounds)[2]["label.max_attack"]["limit"] == 0.999
+
+
+# noise that rows decide
+
+
+@pytest.mark.parametrize(
+    ("shape", "section", "refused"),
+    [
+        ("isotropic", "[membership]\nmax_right = 0.9", "the noise's scale, which the card tells, was computed from the rows"),
+        ("isotropic", "[label]\nmin_error = 1e-3", "the noise's scale, which the card tells, was computed from the rows"),
+        ("hessian", "[columns.a]\nmax_eta = 1e3", "the noise's scale, which the card tells, was computed from the rows"),
+        ("isotropic", "[rows]\nmax_eta = 1e3", ""),
+        ("hessian", "[rows]\nmax_eta = 1e3", ""),
+        ("least-loss", "[rows]\nmax_eta = 1e3", "the noise has a shape that the rows decided"),
+        ("least-loss", "[label]\nmax_eta = 1e3", "the noise has a shape that the rows decided"),
+    ],
+)
+def test_rules_that_do_not_count_noise_that_the_rows_decide_are_refused(
+    gate: Gate, capsys: pytest.CaptureFixture[str], shape: str, section: str, refused: str
+) -> None:
+    plain().to_csv("t.csv", index=False)
+    bounds = [word for each in ("a=-4:4", "b=-4:4", "y=-8:8") for word in ("--bounds", each)]
+    line = ["release", "t.csv", "--target", "y", "--held-out", "0", "--out", "m.skops", "--quiet", *bounds]
+    assert main([*line, "--eta", "1", "--over", "max", "--shape", shape]) == 0
+    Path("policy.toml").write_text(section, encoding="utf-8")
+    capsys.readouterr()
+    line = ["audit", "t.csv", "--released", "m.skops", "--policy", "policy.toml", "--no-attacks", "--quiet"]
+    status, err = main([*line, "--draws", "2"]), capsys.readouterr().err
+    if refused:
+        assert (status, refused in err, err.count("\n")) == (2, True, 1), err
+    else:
+        assert "cannot be checked" not in err

@@ -36,10 +36,11 @@ from fisherleak.auditing.exposure.exposure import (
 from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures, presence_of
 from fisherleak.auditing.exposure.revealed import prior_spreads, rms_of_values, squares_of_values
 from fisherleak.auditing.policy.advice import choose_noise
-from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, refuse_fixed_weights, yardsticks_at
+from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, yardsticks_at
 from fisherleak.auditing.policy.passing_noise import Again, passing_noise
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.policy.rules import judge
+from fisherleak.auditing.policy.uncounted_rules import refuse_uncounted
 from fisherleak.auditing.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.auditing.spotcheck import SpotCheck, spot_check
 from fisherleak.engine.changes.removal import CLOSE, EXACT
@@ -158,7 +159,7 @@ def audit_trained(
 ) -> Audit:
     """Measure a fitted model; ``seconds`` and ``said`` are the times and warnings of fitting it."""
     check_options(plan.noise, plan.eta, plan.max_eta, plan.draws)
-    refuse_fixed_weights(trained, plan.policy)
+    refuse_uncounted(trained, plan)
     applied = apply_policy(trained.design, settings, plan)
     chosen, asked = attacked_columns(trained.design, plan.attributes)
     _check_possible(trained, asked, plan.balance)

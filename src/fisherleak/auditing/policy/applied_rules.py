@@ -30,7 +30,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
 from fisherleak.training.trained_model import PUBLIC, Settings, Trained
 
-__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "refuse_fixed_weights", "yardsticks_at"]
+__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
 
 OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
@@ -128,20 +128,6 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
             "`quick` out."
         )
     return replace(found, attacked=attacked)
-
-
-def refuse_fixed_weights(trained: Trained, policy: Policy | None) -> None:
-    """Refuse rules on a balanced model that hold its weights fixed: etas of rows alone count how these follow from the data."""
-    if policy is None or trained.weights is None:
-        return
-    counted = {"utility", "require", *(("rows",) if trained.weighting is not None else ())}
-    fixed = [name for name in policy.sections if name not in counted]
-    if fixed:
-        what = "is counted in max_eta under [rows] alone" if "rows" in counted else "is not counted for this model"
-        raise InvalidInputError(
-            f"The rules under [{fixed[0]}] of the policy '{policy.source}' cannot be checked: the model is balanced, and how "
-            f"its weights follow from the data {what}. Release it without `balance`, or leave these rules out."
-        )
 
 
 def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
