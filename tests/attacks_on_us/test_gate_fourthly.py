@@ -185,9 +185,21 @@ def test_attacks_on_a_numeric_target_of_few_values_are_limited(gate: Gate) -> No
 @pytest.mark.parametrize(
     ("shape", "section", "refused"),
     [
-        ("isotropic", "[membership]\nmax_right = 0.9", "the noise's scale, which the card tells, was computed from the rows"),
-        ("isotropic", "[label]\nmin_error = 1e-3", "the noise's scale, which the card tells, was computed from the rows"),
-        ("hessian", "[columns.a]\nmax_eta = 1e3", "the noise's scale, which the card tells, was computed from the rows"),
+        (
+            "isotropic",
+            "[membership]\nmax_right = 0.9",
+            "the noise's scale, which the card tells, was computed from the rows",
+        ),
+        (
+            "isotropic",
+            "[label]\nmin_error = 1e-3",
+            "the noise's scale, which the card tells, was computed from the rows",
+        ),
+        (
+            "hessian",
+            "[columns.a]\nmax_eta = 1e3",
+            "the noise's scale, which the card tells, was computed from the rows",
+        ),
         ("isotropic", "[rows]\nmax_eta = 1e3", ""),
         ("hessian", "[rows]\nmax_eta = 1e3", ""),
         ("least-loss", "[rows]\nmax_eta = 1e3", "the noise has a shape that the rows decided"),
@@ -209,3 +221,53 @@ def test_rules_that_do_not_count_noise_that_the_rows_decide_are_refused(
         assert (status, refused in err, err.count("\n")) == (2, True, 1), err
     else:
         assert "cannot be checked" not in err
+
+
+# decimal marks, which decide the unit of a limit
+
+
+def european(settled: bool = False) -> str:
+    """Ages with three decimals and commas; ``settled`` by a column of two decimals."""
+    rng = np.random.default_rng(3)
+    ages, labels = np.clip(rng.normal(50, 12, 80), 18.001, 89.999), rng.integers(0, 2, 80)
+    lines = [
+        f"{age:.3f};{60 + k / 97:.2f};{y}".replace(".", ",")
+        for k, (age, y) in enumerate(zip(ages, labels, strict=True))
+    ]
+    lines = lines if settled else [";".join(line.split(";")[::2]) for line in lines]
+    return "\n".join(["age;weight;y" if settled else "age;y", *lines]) + "\n"
+
+
+IN_YEARS = '[columns.age]\nmin_error = 5\nkind = "number"\n[require]\nmodel = "logistic"\n'
+THOUSANDS = ("--noise", "0.002", "--number", "age", "--no-attacks", "--draws", "2", "--bounds", "age=18000:90000")
+YEARS = (*THOUSANDS[:-1], "age=18:90")
+
+
+def test_a_decimal_mark_that_the_policy_does_not_state_is_refused(gate: Gate) -> None:
+    status, err, _ = gate(european(), IN_YEARS, *THOUSANDS, "--decimal", ".")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--decimal is '.', which the policy 'policy.toml' does not state" in err
+    status, _, rules = gate(european(), IN_YEARS + 'decimal = ","\n', *YEARS, "--decimal", ",")
+    assert (status, rules["require.decimal"]["passed"], rules["columns.age.min_error"]["passed"]) == (1, True, False)
+    status, _, rules = gate(european(), IN_YEARS + 'decimal = ","\n', *THOUSANDS, "--decimal", ".")
+    assert (status, rules["require.decimal"]["passed"]) == (1, False)
+    status, _, rules = gate(european(), IN_YEARS + 'decimal = ","\n', *THOUSANDS)
+    assert (status, rules["require.decimal"]["passed"]) == (1, False)
+
+
+def test_limits_in_a_unit_that_nothing_settles_are_refused(gate: Gate) -> None:
+    for table, more in ((european(), ()), (european(settled=True), ("--drop", "weight"))):
+        status, err, _ = gate(table, IN_YEARS, *THOUSANDS, *more)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "nothing in the table settles whether the marks in its numbers are decimal ones" in err
+    status, _, rules = gate(european(settled=True), IN_YEARS, *YEARS, "--bounds", "weight=0:150")
+    assert (status, rules["columns.age.min_error"]["passed"]) == (1, False)
+    stated = IN_YEARS.replace("min_error", "spread = 12000\nmin_error")
+    assert gate(european(), stated, *THOUSANDS)[0] == 0
+
+
+def test_a_policy_for_a_table_without_marks_may_state_one(gate: Gate) -> None:
+    status, _, rules = gate(
+        plain(), '[rows]\nmax_eta = 1e9\n[require]\ndecimal = ","\n', "--noise", "3", "--no-attacks", "--draws", "2"
+    )
+    assert (status, rules["require.decimal"]["passed"]) == (0, True)

@@ -346,6 +346,7 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "held_out": (held_out := _held_out(audit), lambda limit: held_out >= limit),
         "released": (audit.released, lambda limit: audit.released and not audit.unconfirmed),
         "na": (list(settings.na), lambda limit: set(settings.na) <= set(limit)),
+        "decimal": (marks := sorted({*audit.design.marks.values()}), lambda limit: {*marks} <= {limit}),
         "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
