@@ -20,6 +20,10 @@ from fisherleak.cli import main
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.enough_people import check_enough
 from fisherleak.tables import Choices, Design, design_of, from_frame
+from fisherleak.training.defaults import DEFAULT_L2
+from fisherleak.training.model_kinds import kind_of
+from fisherleak.training.trained_model import trained_on
+from fisherleak.training.utility import tradeoff
 
 Gate = Callable[..., tuple[int, str, dict[str, Any]]]
 
@@ -177,6 +181,23 @@ def test_attacks_on_a_numeric_target_of_few_values_are_limited(gate: Gate) -> No
     assert rules["columns.y.max_attack"]["value"] > 0.6
     own = policy + "[label]\nmax_attack = 0.999\n"
     assert gate(table, own, "--noise", "0.01", "--draws", "2", *bounds)[2]["label.max_attack"]["limit"] == 0.999
+
+
+def test_draws_and_seeds_do_not_decide_utility(gate: Gate) -> None:
+    policy = "[utility]\nmin = -9\n[rows]\nmax_eta = 1e9\n"
+    bounds = [word for each in ("a=-4:4", "b=-4:4", "y=-8:8") for word in ("--bounds", each)]
+    line = ("--noise", "0.5", "--no-attacks", "--draws", "2", "--seed", "7", *bounds)
+    first, second = (gate(plain(), policy, *line)[2]["utility.min"] for _ in range(2))
+    assert first["value"] != second["value"]
+    assert "the lower end of the 95 % interval of the mean of 100 noisy copies" in first["note"]
+    design = design_of(
+        from_frame(plain()), Choices("y", bounds=(("a", (-4, 4)), ("b", (-4, 4)), ("y", (-8, 8)))), held_out=0
+    )
+    trained = trained_on(kind_of("linear"), design, DEFAULT_L2, None, "nothing")
+    truth = tradeoff(trained, [0.5], 20_000, 0).points[0]
+    assert truth.utility - 1.5 < first["value"] < truth.utility + truth.unsure
+    values = [each.utility - each.unsure for seed in range(100) for each in tradeoff(trained, [0.5], 100, seed).points]
+    assert np.mean(np.array(values) > truth.utility) < 0.1
 
 
 # noise that rows decide

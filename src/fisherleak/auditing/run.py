@@ -169,6 +169,11 @@ def audit_trained(
     if plan.noise is not None:
         trained = trained.with_noise(as_noise(plan.noise))
     clock, seed = _Clock(seconds), settings.seed
+    # who orders the rows or tries seeds would decide which are attacked, and which noise utility is measured with; the same
+    # ones wherever rules are checked again
+    key = seed if applied is None else secrets.randbits(64)
+    if plan.policy is not None and plan.policy.section("utility"):
+        plan = replace(plan, draws=max(plan.draws, DRAWS))
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
         spreads = plan.spread if applied is None else applied.spreads
@@ -177,7 +182,7 @@ def audit_trained(
         choice = choose_noise(trained, plan, rows, rms)
         sticks = yardsticks_at(trained, choice.scale, plan, applied)
         found = exposure_of(trained, rows, sticks, rms, clock)
-        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
+        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, key))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
@@ -190,8 +195,6 @@ def audit_trained(
     told, grid = _told(trained, found), [point.scale for point in cost.points]
 
     learned: dict[str, Learned] = {}  # the same at every noise
-    # who orders the rows and knows the seed would decide which are attacked; the same ones wherever rules are checked again
-    key = seed if applied is None else secrets.randbits(64)
 
     def attack(trained: Trained, noise: Noise, grid: Sequence[float]) -> Attacked:
         return _attacked(trained, plan, chosen, asked, noise, grid, seed, key, told, learned)
@@ -231,7 +234,7 @@ def audit_trained(
     done = replace(done, policy=applied.policy, rules=judge(applied, done))
     if all(rule.passed for rule in done.rules) and not (gate and gate.count):
         return done
-    again = Again(done, applied, plan, attack, squares)
+    again = Again(done, applied, plan, attack, squares, key)
     return replace(done, passing=clock("advice", lambda: passing_noise(again)), seconds=clock.seconds)
 
 
