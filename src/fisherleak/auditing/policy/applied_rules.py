@@ -21,7 +21,7 @@ from fisherleak.auditing.exposure.revealed import (
     yardsticks,
 )
 from fisherleak.auditing.policy.copied_data import refuse_copies
-from fisherleak.auditing.policy.disclosed_beside_noise import refuse_told_anyway
+from fisherleak.auditing.policy.disclosed_beside_noise import refuse_told_anyway, refuse_told_by_model
 from fisherleak.auditing.policy.disguised_columns import refuse_disguised, refuse_narrow
 from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.auditing.policy.sampled_rows import sampled_rows
@@ -126,6 +126,8 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     check_marks(policy, design, _in_units(found, design))
     ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
+    if design.target.name in ruled or policy.section("membership"):
+        refuse_told_by_model(design, policy.source, plan.released)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "

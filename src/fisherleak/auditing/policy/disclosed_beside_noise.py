@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping
 from fisherleak.auditing.exposure.recognised_by_names import off_common
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classes
-from fisherleak.releasing.noise.stable_under_replacement import most_rows, unit_settled
+from fisherleak.releasing.noise.stable_under_replacement import kind_settled, most_rows, unit_settled
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
 
-__all__ = ["refuse_told_anyway"]
+__all__ = ["refuse_told_anyway", "refuse_told_by_model"]
 
 REACH = 4.0
 """Spreads around the mean within which a value may lie."""
@@ -59,6 +59,18 @@ def refuse_told_anyway(
             f"The policy '{source}' limits what is revealed of the target '{target.name}', one class of which so few have that "
             f"without one {who} no release would be made, which tells that class at any noise. Unite it with another class in "
             "the table, or leave its rows out."
+        )
+
+
+def refuse_told_by_model(design: Design, source: str, released: bool) -> None:
+    """Refuse a kind of model that was not given and that one row's label decides: the card tells it, at any noise."""
+    if not kind_settled(design):
+        target, again = design.target, ", and release the model again" * released
+        who = "row" if design.people is None else "person"
+        raise InvalidInputError(
+            f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table, and the "
+            f"labels of one {who} decide that the model is {target.kind}, which a release tells at any noise: give "
+            f"`model={target.kind!r}`{again}."
         )
 
 
