@@ -303,3 +303,19 @@ def test_a_kind_of_model_that_one_label_decides_is_given_or_refused(gate: Gate, 
     assert (status, err.count("\n"), "give --model linear" in err) == (2, 1, True), err
     assert gate(table, section, *line, *bounds, "--model", "linear")[:2] == (0, "")
     assert gate(table, "[rows]\nmax_eta = 1e9\n", *line, *bounds)[:2] == (0, "")
+
+
+def test_a_card_does_not_tell_whether_its_kind_of_model_was_given(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table, model, policy = (str(tmp_path / name) for name in ("t.csv", "m.skops", "p.toml"))
+    plain(81).assign(y=[20, *[0, 1, 2, 3] * 20]).to_csv(table, index=False)
+    bounds = [word for each in ("a=-4:4", "b=-4:4", "y=0:20") for word in ("--bounds", each)]
+    line = ["release", table, "--target", "y", "--noise", "9", "--held-out", "0", "--out", model, "--quiet", *bounds]
+    assert main(line) == 0
+    capsys.readouterr()
+    for stated, status in (("", 2), ('[require]\nmodel = "linear"\n', 0)):
+        Path(policy).write_text(f"[membership]\nmax_right = 0.99\n{stated}", encoding="utf-8")
+        line = ["audit", table, "--released", model, "--policy", policy, "--no-attacks", "--draws", "2", "--quiet"]
+        assert main(line) == status
+        assert ('write model = "linear" under [require]' in capsys.readouterr().err) == (status == 2)

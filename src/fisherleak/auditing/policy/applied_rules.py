@@ -126,7 +126,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     check_marks(policy, design, _in_units(found, design))
     ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
-    if design.target.name in ruled or policy.section("membership"):
+    if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
         refuse_told_by_model(design, policy.source, plan.released)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(

@@ -9,6 +9,7 @@ its mean: what lies beyond is less than :math:`2 z \phi(z)` = 0.11 % of the vari
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from fisherleak.auditing.exposure.recognised_by_names import off_common
 from fisherleak.errors import InvalidInputError
@@ -16,6 +17,7 @@ from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classe
 from fisherleak.releasing.noise.stable_under_replacement import kind_settled, most_rows, unit_settled
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
+from fisherleak.training.model_kinds import kind_of
 
 __all__ = ["refuse_told_anyway", "refuse_told_by_model"]
 
@@ -63,14 +65,23 @@ def refuse_told_anyway(
 
 
 def refuse_told_by_model(design: Design, source: str, released: bool) -> None:
-    """Refuse a kind of model that was not given and that one row's label decides: the card tells it, at any noise."""
-    if not kind_settled(design):
-        target, again = design.target, ", and release the model again" * released
-        who = "row" if design.people is None else "person"
+    """Refuse a kind of model that nobody stated and that one row's label decides: the card tells it, at any noise.
+
+    A card has the kind and not whether it was given: it counts as found from the rows wherever these would give it.
+    """
+    target = design.target
+    found = kind_of(target.kind).labels.assumed and not target.unlike_data
+    if target.assumed or (released and found):
+        if kind_settled(replace(design, target=replace(target, assumed=True))):
+            return
+        who, given = (
+            "row" if design.people is None else "person",
+            "" if released else f"give `model={target.kind!r}`, or ",
+        )
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table, and the "
-            f"labels of one {who} decide that the model is {target.kind}, which a release tells at any noise: give "
-            f"`model={target.kind!r}`{again}."
+            f"labels of one {who} can decide that the model is {target.kind}, which a release tells at any noise: "
+            f'{given}write model = "{target.kind}" under [require] in the policy.'
         )
 
 
