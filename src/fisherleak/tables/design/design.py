@@ -377,5 +377,6 @@ def _check_bounded(choices: Choices, features: tuple[Feature, ...], target: Targ
 def _tidied(values: Vector) -> Vector:
     """Fifteen digits: what standardising there and back leaves of a value."""
     sizes = np.where(values == 0, 1.0, np.abs(values))
-    unit = 10.0 ** (14 - np.floor(np.log10(sizes)))
-    return np.round(values * unit) / unit
+    digits = 14 - np.floor(np.log10(sizes))
+    unit = 10.0 ** np.minimum(digits, 300.0)
+    return np.where(digits > 300.0, values, np.round(values * unit) / unit)  # hardly any number is so small
