@@ -23,6 +23,7 @@ TOPICS = {
     "attacks_on_us/test_gate.py": "options and tables that would pass a policy that they must not pass",
     "attacks_on_us/test_gate_again.py": "noise, weights, copies, spreads and missing cells that would pass a policy",
     "attacks_on_us/test_gate_thirdly.py": "the order of rows, copies, scales, groups and ids that would pass a policy",
+    "attacks_on_us/test_gate_fourthly.py": "names that rows decide, decimal marks, targets and draws that would pass a policy",
     "attacks_on_us/test_frame.py": "rows that are recognised by public scales and centres",
     "attacks_on_us/test_hidden_in_files.py": "tables hidden in released files and cards",
     "attacks_on_us/test_hidden_in_files_again.py": "the same by versions, bounds, sizes and kinds of noise that were claimed",

@@ -58,6 +58,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "auditing/policy/disguised_columns.py": ("attacks_on_us/test_gate.py",),
     "auditing/policy/sampled_rows.py": ("attacks_on_us/test_gate.py",),
     "auditing/policy/disclosed_beside_noise.py": ("attacks_on_us/test_gate.py",),
+    "auditing/policy/uncounted_rules.py": ("attacks_on_us/test_gate_again.py", "attacks_on_us/test_gate_fourthly.py"),
+    "auditing/exposure/recognised_by_names.py": ("attacks_on_us/test_gate_fourthly.py",),
     "training/defaults.py": ("auditing/test_run.py", "cli/test_start.py"),
     "releasing/files/earlier_files.py": ("attacks_on_us/test_hidden_in_files.py",),
     "auditing/exposure/exposure.py": ("auditing/test_run.py", "training/test_people.py", "cli/commands/test_audit.py"),

@@ -36,10 +36,11 @@ from fisherleak.auditing.exposure.exposure import (
 from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures, presence_of
 from fisherleak.auditing.exposure.revealed import prior_spreads, rms_of_values, squares_of_values
 from fisherleak.auditing.policy.advice import choose_noise
-from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, refuse_fixed_weights, yardsticks_at
+from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, yardsticks_at
 from fisherleak.auditing.policy.passing_noise import Again, passing_noise
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.policy.rules import judge
+from fisherleak.auditing.policy.uncounted_rules import refuse_uncounted
 from fisherleak.auditing.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.auditing.spotcheck import SpotCheck, spot_check
 from fisherleak.engine.changes.removal import CLOSE, EXACT
@@ -158,7 +159,7 @@ def audit_trained(
 ) -> Audit:
     """Measure a fitted model; ``seconds`` and ``said`` are the times and warnings of fitting it."""
     check_options(plan.noise, plan.eta, plan.max_eta, plan.draws)
-    refuse_fixed_weights(trained, plan.policy)
+    refuse_uncounted(trained, plan)
     applied = apply_policy(trained.design, settings, plan)
     chosen, asked = attacked_columns(trained.design, plan.attributes)
     _check_possible(trained, asked, plan.balance)
@@ -168,6 +169,11 @@ def audit_trained(
     if plan.noise is not None:
         trained = trained.with_noise(as_noise(plan.noise))
     clock, seed = _Clock(seconds), settings.seed
+    # who orders the rows or tries seeds would decide which are attacked, and which noise utility is measured with; the same
+    # ones wherever rules are checked again
+    key = seed if applied is None else secrets.randbits(64)
+    if plan.policy is not None and plan.policy.section("utility"):
+        plan = replace(plan, draws=max(plan.draws, DRAWS))
     with _recorded() as caught:
         rows = clock("rows", lambda: row_figures(trained, seed))
         spreads = plan.spread if applied is None else applied.spreads
@@ -176,7 +182,7 @@ def audit_trained(
         choice = choose_noise(trained, plan, rows, rms)
         sticks = yardsticks_at(trained, choice.scale, plan, applied)
         found = exposure_of(trained, rows, sticks, rms, clock)
-        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, seed))
+        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, key))
         even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
@@ -189,8 +195,6 @@ def audit_trained(
     told, grid = _told(trained, found), [point.scale for point in cost.points]
 
     learned: dict[str, Learned] = {}  # the same at every noise
-    # who orders the rows and knows the seed would decide which are attacked; the same ones wherever rules are checked again
-    key = seed if applied is None else secrets.randbits(64)
 
     def attack(trained: Trained, noise: Noise, grid: Sequence[float]) -> Attacked:
         return _attacked(trained, plan, chosen, asked, noise, grid, seed, key, told, learned)
@@ -230,7 +234,7 @@ def audit_trained(
     done = replace(done, policy=applied.policy, rules=judge(applied, done))
     if all(rule.passed for rule in done.rules) and not (gate and gate.count):
         return done
-    again = Again(done, applied, plan, attack, squares)
+    again = Again(done, applied, plan, attack, squares, key)
     return replace(done, passing=clock("advice", lambda: passing_noise(again)), seconds=clock.seconds)
 
 

@@ -23,7 +23,7 @@ from fisherleak.report.wording.assumptions import assumptions_of, policy_scope, 
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.design.gaps import MISSING
 from fisherleak.training.noise_words import name_of
-from fisherleak.training.utility import Tradeoff
+from fisherleak.training.utility import Tradeoff, UtilityPoint
 
 __all__ = ["SCHEMA", "outcomes_of", "summarise", "summary_of_audit"]
 
@@ -297,11 +297,15 @@ def _tradeoff(audit: Audit) -> record.UtilityCurve:
         draws=cost.draws,
         interval="low and high hold 90 % of the noisy copies",
         points=tuple(
-            record.AttackedPoint(**vars(point), attacks=tuple(record.ExpectedAttack(**each) for each in curve))
+            record.AttackedPoint(**_shown(point), attacks=tuple(record.ExpectedAttack(**each) for each in curve))
             for point, curve in zip(cost.points, curves, strict=True)
         ),
         also=_also(cost.also),
     )
+
+
+def _shown(point: UtilityPoint) -> dict[str, float]:
+    return {name: getattr(point, name) for name in ("scale", "utility", "low", "high")}
 
 
 def _also(cost: Tradeoff | None) -> record.SecondCurve | None:
@@ -314,7 +318,7 @@ def _also(cost: Tradeoff | None) -> record.SecondCurve | None:
         higher_is_better=cost.metric.higher_is_better,
         without_noise=cost.without_noise,
         constant=cost.constant,
-        points=tuple(record.CurvePoint(**vars(point)) for point in cost.points),
+        points=tuple(record.CurvePoint(**_shown(point)) for point in cost.points),
     )
 
 

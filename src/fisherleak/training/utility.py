@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from fisherleak._support.progress import track
 from fisherleak.rows import gather, sum_rows
@@ -37,6 +38,8 @@ class UtilityPoint:
     utility: float
     low: float
     high: float
+    unsure: float = 0.0
+    """Half the width of the 95 % interval of the mean, by Student's t."""
 
 
 @dataclass(frozen=True)
@@ -138,5 +141,6 @@ def _points(trained: Trained, copies: _Copies, scale: float, metrics: Sequence[M
     for metric in metrics:
         values = metric.of(z, copies.y)
         low, high = np.quantile(values, [0.05, 0.95])
-        found.append(UtilityPoint(scale, float(values.mean()), float(low), float(high)))
+        unsure = stdtrit(values.size - 1, 0.975) * values.std(ddof=1) / np.sqrt(values.size)
+        found.append(UtilityPoint(scale, float(values.mean()), float(low), float(high), float(unsure)))
     return found

@@ -43,7 +43,7 @@ def bounds_for(kind: str) -> Any:
 def test_figures_are_those_of_fits_without_a_row(
     kind: str, public: str, table_for: Any, target_for: Any, tmp_path: Path
 ) -> None:
-    settings = Settings(target_for(kind), kind, l2=0.1, public=public, bounds=bounds_for(kind))
+    settings = Settings(target_for(kind), kind, l2=0.1, held_out=0.0, public=public, bounds=bounds_for(kind))
     result = audit(table_for(kind).head(80), settings, noise=0.5, draws=4, attacks=False)
     mu = np.array([moved_without(result.trained, row) for row in range(result.design.n)]) / result.unit_scale
     np.testing.assert_allclose(result.presence.mu / result.unit_scale, mu, rtol=1e-3)

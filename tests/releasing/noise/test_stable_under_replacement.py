@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fisherleak.releasing.noise.stable_under_replacement import _feature_settled, _kind_settled
+from fisherleak.releasing.noise.stable_under_replacement import _feature_settled, kind_settled
 from fisherleak.tables import Design, from_frame
 from fisherleak.training.trained_model import Settings, train
 
@@ -43,12 +43,12 @@ def labels(*counts: int, first: float = 1.0, odd: tuple[float, ...] = ()) -> Any
     ],
 )
 def test_the_kind_of_model(y: Any, settled: bool) -> None:
-    assert _kind_settled(design(Settings("y", held_out=0.0), y=y)) == settled
+    assert kind_settled(design(Settings("y", held_out=0.0), y=y)) == settled
 
 
 def test_a_kind_that_was_given_stays() -> None:
     y = labels(60, 60, 60, 60, odd=(2.5,))
-    assert _kind_settled(design(Settings("y", model="linear", held_out=0.0), y=y))
+    assert kind_settled(design(Settings("y", model="linear", held_out=0.0), y=y))
 
 
 @pytest.mark.parametrize(("few", "settled"), [(0, True), (3, False), (4, False), (5, False), (6, True)])

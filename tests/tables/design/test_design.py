@@ -158,3 +158,9 @@ def test_classes_as_numbers_and_survival_tables_are_said() -> None:
     ranked = design_of(from_frame(frame.assign(kind=10 * rng.integers(1, 4, 80))), Choices("kind"))
     assert ranked.target.kind == "linear"
     assert any("3 different whole numbers. If they stand for classes" in note for note in ranked.notes)
+
+
+def test_the_smallest_numbers_lead_back_to_numbers() -> None:
+    x = np.where(np.arange(40) % 3 == 0, 2.0**-1000, np.linspace(-1.0, 1.0, 40))
+    design = design_of(from_frame(pandas.DataFrame({"x": x, "y": np.arange(40.0)})), Choices("y"), held_out=0.0)
+    np.testing.assert_allclose(design.raw(design.features[0]), x, rtol=1e-13, atol=1e-15)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from fisherleak.auditing.exposure.recognised_by_names import told_by_names
 from fisherleak.engine.changes.removal import CLOSE, is_known, is_light
 from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.engine.norms import one_release
@@ -75,7 +76,7 @@ class PresenceFigures:
     kind: str = "mu"
     """As ``Leakage.membership_kind``."""
     recognised: int = 0
-    """Rows that are told for certain, whatever the noise: their removal moves a public scale or centre."""
+    """Rows that are told for certain, whatever the noise: their removal changes a public scale or centre, or what is named."""
     recognised_note: str = ""
     """The same in a sentence, with the remedy; nothing where there are none."""
 
@@ -92,8 +93,7 @@ def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE, known_
     leak, people = trained.leak, trained.design.people
     by_rows = has_own_shape(leak.noise)
     leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
-    known = _recognised(trained)
-    said = recognised_words(known, trained.design.n if people is None else people.count, people is not None)
+    certain, known, said = _recognised(trained)
     if why := _not_measured(trained, leak, by_rows):
         return PresenceFigures(note=" ".join(filter(None, (why, said))), recognised=known, recognised_note=said)
     kind = leak.membership_kind
@@ -102,6 +102,7 @@ def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE, known_
         mu = mu * scale if by_rows else mu
     else:
         mu = known_mu
+    mu = mu if not known else map_rows(lambda own, more: own + more, mu, certain)
 
     def right(mu: Any) -> tuple[Any, ...]:
         part = ndtr(0.5 * mu / scale)
@@ -125,14 +126,24 @@ def _not_measured(trained: Trained, leak: Leakage, by_rows: bool) -> str:
     return why and f"Whether someone is in the table was not measured: {why}."
 
 
-def _recognised(trained: Trained) -> int:
-    """Rows, or people, whose removal moves the public frame."""
-    people, count = trained.design.people, 0
+def _recognised(trained: Trained) -> tuple[Any, int, str]:
+    """Infinite for rows, or people, whose removal changes the public frame or what is named; how many, and sentences."""
+    design = trained.design
+    people = design.people
+    total = design.n if people is None else people.count
+    certain, named = told_by_names(design)
+    framed = 0
     for frame in measurement(trained.leak).frames:  # one, or none
         told = frame.told_rows() if people is None else frame.told_sets(people.sets)
-        (found,) = sum_rows(lambda mu: (np.count_nonzero(mu),), told)
-        count += int(found)
-    return count
+        framed += _infinite(told)
+        certain = map_rows(lambda own, more: own + more, certain, told)
+    said = (recognised_words(framed, total, people is not None), named)
+    return certain, _infinite(certain), " ".join(filter(None, said))
+
+
+def _infinite(mu: Any) -> int:
+    (found,) = sum_rows(lambda mu: (np.count_nonzero(mu),), mu)
+    return int(found)
 
 
 def _quantiles(mu: Vector) -> tuple[float, float]:

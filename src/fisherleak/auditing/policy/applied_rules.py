@@ -21,19 +21,22 @@ from fisherleak.auditing.exposure.revealed import (
     yardsticks,
 )
 from fisherleak.auditing.policy.copied_data import refuse_copies
-from fisherleak.auditing.policy.disclosed_beside_noise import refuse_told_anyway
+from fisherleak.auditing.policy.disclosed_beside_noise import refuse_told_anyway, refuse_told_by_model
 from fisherleak.auditing.policy.disguised_columns import refuse_disguised, refuse_narrow
 from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy
 from fisherleak.auditing.policy.sampled_rows import sampled_rows
+from fisherleak.auditing.policy.stated_options import check_kinds, check_marks, check_measured
 from fisherleak.auditing.records import Plan
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import Design, Feature
-from fisherleak.training.trained_model import PUBLIC, Settings, Trained
+from fisherleak.training.trained_model import Settings, Trained
 
-__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "refuse_fixed_weights", "yardsticks_at"]
+__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
 
 OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
+OF_UNITS = ("min_error", "max_eta")
+"""Rules in a column's own unit."""
 OF_ATTACKS = ("max_attack",)
 OTHER_UNIT = 3.0
 """Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
@@ -102,8 +105,8 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     if policy is None:
         return None
     _check_named(policy, design)
-    _check_measured(policy, settings)
-    _check_kinds(policy, design)
+    check_measured(policy, settings)
+    check_kinds(policy, design)
     rows = sampled_rows(design)
     values = any(policy.section(name) for name in ("columns", "label", "attacks"))
     refuse_copies(design, policy.source, rows, values, "max_gain" in policy.section("attacks"))
@@ -120,28 +123,17 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
     _check_missing(found, design)
+    check_marks(policy, design, _in_units(found, design))
     ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
+    if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
+        refuse_told_by_model(design, policy.source, plan.released)
     if plan.quick and (attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
             "`quick` out."
         )
     return replace(found, attacked=attacked)
-
-
-def refuse_fixed_weights(trained: Trained, policy: Policy | None) -> None:
-    """Refuse rules on a balanced model that hold its weights fixed: etas of rows alone count how these follow from the data."""
-    if policy is None or trained.weights is None:
-        return
-    counted = {"utility", "require", *(("rows",) if trained.weighting is not None else ())}
-    fixed = [name for name in policy.sections if name not in counted]
-    if fixed:
-        what = "is counted in max_eta under [rows] alone" if "rows" in counted else "is not counted for this model"
-        raise InvalidInputError(
-            f"The rules under [{fixed[0]}] of the policy '{policy.source}' cannot be checked: the model is balanced, and how "
-            f"its weights follow from the data {what}. Release it without `balance`, or leave these rules out."
-        )
 
 
 def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
@@ -174,7 +166,7 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
             known = found.get(key)
             if known is None or (limit > known.limit if key.startswith("min_") else limit < known.limit):
                 found[key] = ColumnLimit(f"{place}.{key}", key, limit)
-    for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found)).items():
+    for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found), target.few).items():
         if key not in found and target.unlike_data and "model" not in policy.section("require"):
             raise InvalidInputError(
                 f"`model` decides whether the target '{target.name}' is a number or a class, other than its values do, and "
@@ -225,6 +217,13 @@ def _ruled(found: AppliedRules, design: Design, attacked: Sequence[str]) -> set[
     """Columns, and the target, whose values rules are about."""
     limited = {name for name, limits in (*found.columns.items(), (design.target.name, found.label)) if limits}
     return limited | (set(attacked) - {design.target.name} if found.policy.section("attacks") else set())
+
+
+def _in_units(found: AppliedRules, design: Design) -> list[str]:
+    """Columns, and the target, with a limit in their own unit that no stated spread confirms."""
+    limits = (*found.columns.items(), (design.target.name, found.label))
+    named = [name for name, own in limits if any(each.key in OF_UNITS for each in own)]
+    return [name for name in named if name not in found.stated]
 
 
 def _own_spreads(design: Design, stated: Collection[str]) -> dict[str, float]:
@@ -286,59 +285,6 @@ def _check_named(policy: Policy, design: Design) -> None:
             raise InvalidInputError(
                 f"The policy '{policy.source}' has a rule for '{name}', and nothing can check it: this column {told}. Use the "
                 "column in the model, or remove the rule."
-            )
-
-
-def _check_measured(policy: Policy, settings: Settings) -> None:
-    """Refuse options that decide what is measured where the policy does not state them."""
-    stated = policy.section("require")
-    asked: dict[str, tuple[Any, str]] = {
-        "public": (
-            None if settings.public == PUBLIC[0] else settings.public,
-            "what preprocessing learned is then not counted",
-        ),
-        "person": (settings.person, "it decides whose rows are measured together"),
-    }
-    if policy.section("groups"):
-        asked["group"] = (settings.group, "it decides which groups are measured")
-    unstated = [text for text in settings.na if text not in stated.get("na", ())]
-    if unstated:
-        raise InvalidInputError(
-            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: cells that count as missing are in "
-            f"no rule. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
-        )
-    for name, (value, why) in asked.items():
-        if value is not None and name not in stated:
-            raise InvalidInputError(
-                f"`{name}` is '{value}', which the policy '{policy.source}' does not state: {why}. Leave it out, or write "
-                f'{name} = "{value}" under [require] in the policy.'
-            )
-
-
-def _check_kinds(policy: Policy, design: Design) -> None:
-    """Refuse columns that an option made numbers or categories, where the policy does not state their kind."""
-    sections = policy.section("columns")
-    if "kind" in sections.get(design.target.name, {}):
-        raise InvalidInputError(
-            f"The policy '{policy.source}' states a kind of the target '{design.target.name}': its model decides it. Write "
-            "model under [require] instead."
-        )
-    asked = {column.name for column in design.columns if not column.assumed}
-    every = EVERY in sections or "attacks" in policy.sections
-    for feature in (each for each in design.features if each.of is None):
-        name, kind = feature.name, "number" if feature.has_share else "category"
-        stated = sections.get(name, {}).get("kind")
-        if stated not in (None, kind):
-            option = "numbers" if stated == "number" else "categories"
-            raise InvalidInputError(
-                f"The policy '{policy.source}' takes '{name}' for a {stated}, and here it is a {kind}: use "
-                f"`{option}={[name]!r}`."
-            )
-        if stated is None and name in asked and (every or name in sections):
-            option = "numbers" if kind == "number" else "categories"
-            raise InvalidInputError(
-                f"An option decides that '{name}' is a {kind}, and the policy '{policy.source}' does not state it: leave "
-                f'`{option}` out, or write kind = "{kind}" under [columns."{name}"] in the policy.'
             )
 
 

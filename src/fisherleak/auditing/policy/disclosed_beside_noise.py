@@ -8,22 +8,18 @@ its mean: what lies beyond is less than :math:`2 z \phi(z)` = 0.11 % of the vari
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
-
-from fisherleak._support.grids import GAP
-from fisherleak._support.namespaces import TableLike
+from fisherleak.auditing.exposure.recognised_by_names import off_common
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classes
-from fisherleak.releasing.noise.stable_under_replacement import most_rows, unit_settled
-from fisherleak.rows import sum_rows
+from fisherleak.releasing.noise.stable_under_replacement import kind_settled, most_rows, unit_settled
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
+from fisherleak.training.model_kinds import kind_of
 
-__all__ = ["refuse_told_anyway"]
+__all__ = ["refuse_told_anyway", "refuse_told_by_model"]
 
 REACH = 4.0
 """Spreads around the mean within which a value may lie."""
@@ -53,7 +49,7 @@ def refuse_told_anyway(
                 "which of its categories a release names, which tells that value at any noise. Declare all of them with "
                 f"`levels`, '(missing)' too where some are missing{again}."
             )
-        if feature.kind == "number" and feature.few and _off_common(design, feature) <= FEWEST_ROWS:
+        if feature.kind == "number" and feature.few and off_common(design, feature)[1] <= FEWEST_ROWS:
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}', of which so few have another value than "
                 f"most that a release without one {who} would leave it out, which tells that value at any noise: leave it out "
@@ -65,6 +61,27 @@ def refuse_told_anyway(
             f"The policy '{source}' limits what is revealed of the target '{target.name}', one class of which so few have that "
             f"without one {who} no release would be made, which tells that class at any noise. Unite it with another class in "
             "the table, or leave its rows out."
+        )
+
+
+def refuse_told_by_model(design: Design, source: str, released: bool) -> None:
+    """Refuse a kind of model that nobody stated and that one row's label decides: the card tells it, at any noise.
+
+    A card has the kind and not whether it was given: it counts as found from the rows wherever these would give it.
+    """
+    target = design.target
+    found = kind_of(target.kind).labels.assumed and not target.unlike_data
+    if target.assumed or (released and found):
+        if kind_settled(replace(design, target=replace(target, assumed=True))):
+            return
+        who, given = (
+            "row" if design.people is None else "person",
+            "" if released else f"give `model={target.kind!r}`, or ",
+        )
+        raise InvalidInputError(
+            f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table, and the "
+            f"labels of one {who} can decide that the model is {target.kind}, which a release tells at any noise: "
+            f'{given}write model = "{target.kind}" under [require] in the policy.'
         )
 
 
@@ -89,21 +106,6 @@ def _ends(known: Moments, spread: float) -> tuple[float, float]:
     """Between which a value may lie."""
     reach = REACH * max(spread, (known.squares / known.count) ** 0.5)
     return min(known.low, known.mean - reach), max(known.high, known.mean + reach)
-
-
-def _off_common(design: Design, feature: Feature) -> int:
-    """How many rows, or people, have another value of a number of few values than most have."""
-
-    def block(X: TableLike) -> tuple[Any, ...]:
-        values = np.asarray(X)[:, feature.columns[0]]
-        return (Counter(values[values != GAP].tolist()),)
-
-    (counts,) = sum_rows(block, design.X, join=lambda a, b: (a[0] + b[0],))
-    common, most = max(counts.items(), key=lambda each: (each[1], each[0]))
-    if design.people is None:
-        return int(sum(counts.values()) - most)
-    values = np.asarray(design.X)[:, feature.columns[0]]
-    return int(np.unique(design.people.of_row[(values != common) & (values != GAP)]).size)
 
 
 def _listed(names: Collection[str]) -> str:

@@ -47,6 +47,8 @@ class Again:
     attack: Attack
     squares: tuple[Any, ...] | None = field(repr=False)
     """Of ``revealed.squares_of_values``, which serve every scale."""
+    key: int
+    """What noisy copies behind utility are drawn with."""
 
     def at(self, scale: float) -> tuple[tuple[Rule, ...], bool]:
         """Every rule at that scale, and whether the limit on rows is kept there."""
@@ -71,7 +73,7 @@ class Again:
             yardsticks=sticks,
             groups=group_figures(trained, rows.eta, audit.edges) if policy.section("groups") else audit.groups,
             presence=self._presence(trained, unit_scale),
-            tradeoff=tradeoff(trained, [scale], audit.draws, seed) if policy.section("utility") else audit.tradeoff,
+            tradeoff=tradeoff(trained, [scale], audit.draws, self.key) if policy.section("utility") else audit.tradeoff,
             attacked=self.attack(trained, choice.noise, ()) if self.applied.attacked else audit.attacked,
         )
         kept = audit.gate is None or gate_of(rows, unit_scale, audit.gate.max_eta).count == 0
@@ -128,7 +130,7 @@ def passing_noise(again: Again) -> Advice:
     if ruled and presence.recognised:
         return Advice(
             None,
-            f"No noise makes every rule pass, for no noise hides who moves a public scale: {presence.recognised_note}",
+            f"No noise makes every rule pass, for no noise hides who is recognised without it: {presence.recognised_note}",
         )
     gate = again.audit.gate
     if all(rule.name.startswith("utility.") for rule in failed) and not (gate and gate.count):

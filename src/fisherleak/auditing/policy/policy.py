@@ -8,7 +8,7 @@
     [membership]      max_right
     [attacks]         max_accuracy, max_gain
     [utility]         min, max, max_loss
-    [require]         target, public, model, group, person, na, held_out, released, bounds, attacks, attributes
+    [require]         target, public, model, group, person, na, decimal, held_out, released, bounds, attacks, attributes
 
 Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
 refused: a rule that is read past would be thought to have passed. ``applied_rules`` decides which columns each rule is
@@ -53,6 +53,7 @@ RATIO: Check = ("a number, one or more", lambda value: _is_number(value) and val
 CHANCE: Check = ("a share from 0.5, which is guessing, to below 1", lambda value: _is_number(value) and 0.5 < value < 1)
 TEXT: Check = ("a text", lambda value: isinstance(value, str) and bool(value))
 YES: Check = ("true", lambda value: value is True)
+MARK: Check = ('"." or ","', lambda value: value in (".", ","))
 KIND: Check = ('"number" or "category"', lambda value: value in ("number", "category"))
 TEXTS: Check = (
     "a list of texts",
@@ -77,6 +78,7 @@ SECTIONS: Mapping[str, Mapping[str, Check]] = {
         "group": TEXT,
         "person": TEXT,
         "na": TEXTS,
+        "decimal": MARK,
         "held_out": SHARE,
         "released": YES,
         "bounds": YES,

@@ -319,20 +319,22 @@ def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
     better = cost.metric.higher_is_better
     point = min(cost.points, key=lambda p: abs(p.scale - audit.noise.scale))
     sign = 1.0 if better else -1.0
+    least = point.utility - sign * point.unsure  # a mean of so many copies, at its worse end
+    end = "lower" if better else "upper"
+    told = f"the {end} end of the 95 % interval of the mean of {cost.draws} noisy copies"
     for key, limit in _known(policy, "utility", "min", "max", "max_loss"):
         name = f"utility.{key}"
         if key == "max_loss":
-            value = sign * (cost.without_noise - point.utility)
-            words = f"The noise costs {number(value)} of {cost.metric.label}; limit {limit:g}."
+            value = sign * (cost.without_noise - least)
+            words = f"The noise costs {number(value)} of {cost.metric.label} ({told}); limit {limit:g}."
             yield Rule(name, limit, value, value <= limit, words)
         elif (key == "min") != better:
             other = "min" if better else "max"
             words = f"More of {cost.metric.label} is {'better' if better else 'worse'}: limit it by {other}."
-            yield Rule(name, limit, point.utility, False, words)
+            yield Rule(name, limit, least, False, words)
         else:
-            words = f"{cost.metric.label} with the noise is {number(point.utility)}; limit {limit:g}."
-            passed = sign * (point.utility - limit) >= 0
-            yield Rule(name, limit, point.utility, passed, words)
+            words = f"{cost.metric.label} with the noise is {number(least)} ({told}); limit {limit:g}."
+            yield Rule(name, limit, least, sign * (least - limit) >= 0, words)
 
 
 def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
@@ -346,6 +348,7 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         "held_out": (held_out := _held_out(audit), lambda limit: held_out >= limit),
         "released": (audit.released, lambda limit: audit.released and not audit.unconfirmed),
         "na": (list(settings.na), lambda limit: set(settings.na) <= set(limit)),
+        "decimal": (marks := sorted({*audit.design.marks.values()}), lambda limit: {*marks} <= {limit}),
         "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),

@@ -18,7 +18,7 @@ from fisherleak.tables.decide.target import FEWEST_CODED, MOST_ASSUMED
 from fisherleak.tables.design.gaps import Gaps, has_feature, has_level
 from fisherleak.training.trained_model import Settings
 
-__all__ = ["is_settled", "most_rows", "unit_settled"]
+__all__ = ["is_settled", "kind_settled", "most_rows", "unit_settled"]
 
 DIGITS = 9
 """Decimals of labels that came back from standard units."""
@@ -27,14 +27,14 @@ DIGITS = 9
 def is_settled(design: Design, settings: Settings, bounds: Json) -> bool:
     """Whether one row more, less or exchanged within its bounds, or one person's, leaves all of it as it is."""
     return (
-        _kind_settled(design)
+        kind_settled(design)
         and not design.thin
         and all(_feature_settled(design, settings, feature) for feature in design.features)
         and _units_settled(design, bounds)
     )
 
 
-def _kind_settled(design: Design) -> bool:
+def kind_settled(design: Design) -> bool:
     """Whether the kind of model stays: it was given, or the labels are far from those that ask for another one."""
     target, most = design.target, most_rows(design)
     if not target.assumed:

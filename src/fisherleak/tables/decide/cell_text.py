@@ -111,6 +111,10 @@ class Written:
     raw: RawTable
     notes: tuple[str, ...]
     unread: tuple[Unread, ...] = field(repr=False)
+    marks: Mapping[str, str]
+    """The decimal mark of columns of text that are taken as numbers, and would be other numbers with the other mark."""
+    open_marks: frozenset[str]
+    """Those of them for which nothing in the table settles it."""
 
 
 def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
@@ -145,7 +149,10 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
     if not choices.keep_total:
         raw, total = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily)
         notes += total
-    return Written(changed(raw, how), tuple(notes), unread)
+    told = {name: mark for name, mark in marks.items() if surveys[name].matters}
+    settled = any(surveys[name].settles for name in marks)  # one table has one notation
+    unsure = frozenset(name for name in told if surveys[name].decimal is None and not settled)
+    return Written(changed(raw, how), tuple(notes), unread, told, unsure)
 
 
 def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]:

@@ -5,7 +5,7 @@ A guess is said in a sentence (``note``) and can be overridden; what the user sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from fisherleak.tables.decide.profile import Profile
 from fisherleak.tables.read.cell_formats import amounts_as_text
 from fisherleak.tables.read.parts import RawTable
 
-__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide"]
+__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide", "kept_leaving"]
 
 ColumnKind = Literal["number", "category", "target", "id", "person", "group", "ignored"]
 MOST_LEVELS = 50
@@ -168,7 +168,7 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
 
 def _pooled(name: str, levels: Mapping[Any, int], present: int, pooling: bool) -> Column:
     """A category of its most frequent levels, as long as the others are those of few rows."""
-    often = sorted(levels, key=lambda level: (-levels[level], level))[: MOST_LEVELS - 1]
+    often = _often(levels)[: MOST_LEVELS - 1]
     kept = tuple(level for level in often if levels[level] >= FEWEST_KEPT)
     share = 1 - sum(levels[level] for level in kept) / present
     if not pooling or len(kept) < 2 or share > MOST_POOLED:
@@ -181,6 +181,21 @@ def _pooled(name: str, levels: Mapping[Any, int], present: int, pooling: bool) -
         "the rows, are pooled into '(other)'; `categories` keeps all"
     )
     return Column(name, "category", True, note, len(kept) + 1, kept)
+
+
+def _often(levels: Mapping[Any, int]) -> list[Any]:
+    return sorted(levels, key=lambda level: (-levels[level], level))
+
+
+def kept_leaving(levels: Mapping[Any, int], kept: Collection[Any], present: int) -> set[Any]:
+    """Levels of which one row less changes which levels are kept, and whether any are pooled; ``kept`` are those now."""
+    if 2 * (present - sum(levels[level] for level in kept)) > (present - 1):  # too many would be pooled
+        return {*kept}
+    next_one = _often(levels)[MOST_LEVELS - 1 :][:1]
+    behind = {level for level in kept for other in next_one if (1 - levels[level], level) > (-levels[other], other)}
+    short = {level for level in kept if levels[level] == FEWEST_KEPT}
+    last = {level for level in levels if levels[level] == 1 and len(levels) == MOST_LEVELS + 1}
+    return behind | short | last
 
 
 def _count(profile: Profile) -> str:

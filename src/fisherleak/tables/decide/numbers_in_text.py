@@ -94,6 +94,16 @@ class Survey:
             return None
         return "," if self.comma.numbers > self.point.numbers else "."
 
+    @property
+    def settles(self) -> bool:
+        """Whether some cells are numbers with one mark only."""
+        return self.point.numbers != self.comma.numbers
+
+    @property
+    def matters(self) -> bool:
+        """Whether the mark decides what the cells are."""
+        return self.settles or self.point.styles != self.comma.styles
+
     def is_numbers(self, decimal: str) -> bool:
         """Whether almost all cells are numbers and they are no codes of a category."""
         tally = self.tally(decimal)

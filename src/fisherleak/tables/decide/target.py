@@ -110,6 +110,8 @@ class Target:
     """Declared ones, from which centre and scale then follow."""
     known: Moments = NO_LABELS
     """Of the labels, codes of classes too."""
+    few: bool = False
+    """Whether it is a number of few different values."""
 
 
 def check_model(model: str, rules: Mapping[str, LabelRule]) -> None:
@@ -273,7 +275,8 @@ def _number_target(
         if what:
             note = f"'{name}' holds {what}, and the model is {kind} all the same; `model='{other}'` is for {rule.meant_for}."
             break
-    return Target(name, kind, assumed, note if assumed else "", standardised=rules[kind].standardised)
+    few = profile.numbers.few is not None
+    return Target(name, kind, assumed, note if assumed else "", standardised=rules[kind].standardised, few=few)
 
 
 def labels_of(target: Target, values: Any) -> Vector:

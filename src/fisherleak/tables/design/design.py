@@ -20,7 +20,7 @@ from fisherleak._support.checks import nearest
 from fisherleak._support.grids import GAP
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
-from fisherleak.tables.decide.cell_text import Change, as_written, changed
+from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
 from fisherleak.tables.decide.hints import hints_of
@@ -105,6 +105,10 @@ class Design:
     """Who the training rows belong to, where several may be one person's."""
     thin: tuple[str, ...] = ()
     """Columns that are left out as too few vary in them, or share a level."""
+    marks: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The decimal mark of columns that would be other numbers with the other mark."""
+    open_marks: frozenset[str] = frozenset()
+    """Those of them for which nothing in the table settles it."""
 
     @property
     def n(self) -> int:
@@ -227,8 +231,10 @@ def design_of(
         groups=rows.groups,
         group_names=() if found.groups is None else found.groups.names,
         notes=tuple(note for note in (*said, *_feature_notes(found, features, filled)) if note),
-        unread=found.unread,
+        unread=found.written.unread,
         people=None if people is None else people.among(rows.rows),
+        marks=found.written.marks,
+        open_marks=found.written.open_marks,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
     )
 
@@ -244,7 +250,7 @@ class _Looked:
     groups: Groups | None
     lazily: bool
     notes: tuple[str, ...]
-    unread: tuple[Unread, ...]
+    written: Written
 
 
 def _looked_at(
@@ -267,7 +273,7 @@ def _looked_at(
     raw = refined(raw, width) if lazily else raw
     pooled = [f"'{c.name}' {c.note}. Which levels are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
-    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written.unread)
+    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written)
 
 
 @dataclass(frozen=True)
@@ -371,5 +377,6 @@ def _check_bounded(choices: Choices, features: tuple[Feature, ...], target: Targ
 def _tidied(values: Vector) -> Vector:
     """Fifteen digits: what standardising there and back leaves of a value."""
     sizes = np.where(values == 0, 1.0, np.abs(values))
-    unit = 10.0 ** (14 - np.floor(np.log10(sizes)))
-    return np.round(values * unit) / unit
+    digits = 14 - np.floor(np.log10(sizes))
+    unit = 10.0 ** np.minimum(digits, 300.0)
+    return np.where(digits > 300.0, values, np.round(values * unit) / unit)  # hardly any number is so small

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.grids import public_units, units_within
+from fisherleak._support.level_types import plain_level
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.moments import Moments, check_within
 from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.tables.decide.choices import Choices
-from fisherleak.tables.decide.column_kinds import Column
+from fisherleak.tables.decide.column_kinds import Column, kept_leaving
 from fisherleak.tables.decide.profile import FEW_VALUES, Profile
 from fisherleak.tables.design.gaps import FEWEST, MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
-from fisherleak.tables.design.rare_levels import Who, check_types, levels_stay, sharing, whole_levels
+from fisherleak.tables.design.rare_levels import Who, check_types, levels_leaving, levels_stay, sharing, whole_levels
 from fisherleak.tables.design.split import Complete, Split, gaps_in
 from fisherleak.tables.read.arrow_columns import as_codes, as_numbers, places
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
@@ -73,6 +74,8 @@ class Feature:
     """Of the numbers that are there."""
     at_edge: bool = False
     """Whether one row's other value changes which levels a release names."""
+    leaving: tuple[int, ...] = ()
+    """Places of the levels of which one row, or person, less changes which levels a release names."""
 
     @property
     def has_share(self) -> bool:
@@ -175,6 +178,11 @@ def _feature(
     few = len(levels) <= FEW_VALUES
     own: dict[str, Any] = {"pooled": pooled, "strays": strays, "gaps": gaps}
     edge = _at_edge(column, fact, who, gaps, choices)
+    places = {level: k for k, level in enumerate(levels)}  # those that are pooled have the first
+    leaving = {places.get(plain_level(level), 0) for level in _leaving(column, fact, who, profile, choices)}
+    if places.get(MISSING) == 0 and gaps.lacking == FEWEST and MISSING not in _declared(column.name, fact, choices):
+        leaving |= {0}
+    own["leaving"] = tuple(sorted(leaving))
     return Feature(column.name, "category", (), levels=levels, few=few, at_edge=edge, **own)
 
 
@@ -200,7 +208,7 @@ def _levels(
     column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices
 ) -> tuple[tuple[Any, ...], int, int]:
     """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
-    declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
+    declared = _declared(column.name, counts, choices)
     kept = declared | {level for level, count in counts.items() if count >= choices.rare}
     before = {OTHER} if column.kept is not None and OTHER in counts else set()
     others = counts.keys() - kept - before
@@ -218,11 +226,26 @@ def _levels(
 
 def _at_edge(column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices) -> bool:
     """Whether one more, or one less, with any value changes which levels a release names; columns of many errs on that side."""
-    declared = {_as_level(column.name, text, counts) for text in dict(choices.levels).get(column.name, ())}
+    declared = _declared(column.name, counts, choices)
     chosen = column.kept is not None and bool(counts.keys() - declared - {OTHER})  # by how frequent they are
     near = range(gaps.lacking - 1, gaps.lacking + 2)
     lacking = len({has_level(Gaps(gaps.rows, count, gaps.having)) for count in near}) > 1 and MISSING not in declared
     return chosen or lacking or not levels_stay(counts, declared, who, max(choices.rare, FEWEST))
+
+
+def _leaving(column: Column, counts: Counter[Any], who: Who | None, profile: Profile, choices: Choices) -> set[Any]:
+    """Levels of which one less changes which levels a release names; of many levels that people have, any may be."""
+    declared = _declared(column.name, counts, choices)
+    found = levels_leaving(counts, declared, who, max(choices.rare, FEWEST))
+    if column.kept is not None and counts.keys() - declared - {OTHER}:
+        if who is not None or profile.levels is None:
+            return {*counts}
+        found |= kept_leaving(profile.levels, column.kept, profile.rows - profile.nulls)
+    return found
+
+
+def _declared(name: str, counts: Counter[Any], choices: Choices) -> set[Any]:
+    return {_as_level(name, text, counts) for text in dict(choices.levels).get(name, ())}
 
 
 def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:

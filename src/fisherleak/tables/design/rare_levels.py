@@ -22,7 +22,7 @@ from fisherleak.tables.read.arrow_columns import as_numbers
 from fisherleak.tables.read.cell_formats import is_plain_number
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["Who", "check_types", "levels_stay", "sharing", "thin_columns", "whole_levels"]
+__all__ = ["Who", "check_types", "levels_leaving", "levels_stay", "sharing", "thin_columns", "whole_levels"]
 
 Who = Mapping[Any, frozenset[int]]
 """People by the level that they have."""
@@ -47,6 +47,15 @@ def levels_stay(counts: Counter[Any], declared: Collection[Any], who: Who | None
     rare = {level for level, count in own.items() if count < fewest}
     edge = (fewest - 1, fewest)
     return sharing(rare, counts, who) not in edge and not any(count in edge for count in own.values())
+
+
+def levels_leaving(counts: Counter[Any], declared: Collection[Any], who: Who | None, fewest: int) -> set[Any]:
+    """Levels of which one row, or person, less changes which levels ``fewest`` share, or whether others together do."""
+    own = {level: count for level, count in counts.items() if level not in declared}
+    rare = {level for level, count in own.items() if count < fewest}
+    return {level for level, count in own.items() if count == fewest} | (
+        rare if sharing(rare, counts, who) == fewest else set()
+    )
 
 
 def check_types(name: str, kept: Collection[Any], counts: Counter[Any]) -> None:
