@@ -253,7 +253,7 @@ def test_coefficients_of_categories_that_no_row_has_are_noise(shape: str | None,
     raw[at] = np.arange(1, 9) * 2.0**40 * grid
     rewritten(path, lambda card: None, raw)
     assert verify(path).failed is None
-    with pytest.raises(InvalidInputError, match="parameters that no row of .* decides"):
+    with pytest.raises(InvalidInputError, match=r"parameters that no row of .* decides"):
         audited(path, from_frame(people))
 
 

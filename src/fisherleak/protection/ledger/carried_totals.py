@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.frontier.counted_choice import CountedChoice
-from fisherleak.protection.ledger.known_rows import KnownRows, Rows, used_by
+from fisherleak.protection.ledger.known_rows import KnownRows, Rows, names_before, used_by
 from fisherleak.protection.ledger.ledger_entries import label_slope
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-CARRIED = ("at", "what", "about", "mark", "labels", "rows", "values", "cells", "eta", "spent", "other_ids")
+CARRIED = ("at", "what", "about", "mark", "labels", "rows", "values", "features", "cells", "eta", "spent", "other_ids")
 """Fields of an entry that stay when it is carried over."""
 OF_COLUMNS = ("name", "kind", "sources")
 ROUNDED_UP = 1.0 + 1e-6
@@ -129,11 +129,7 @@ def total_squares(records: Sequence[Json]) -> dict[str, float]:
 
 def etas_under(records: Sequence[Json], name: str) -> list[float | None]:
     """What each release had as the eta of one id, else of the ids that it was known by when it was added; None where none."""
-    others, new = set[str](), {name}
-    while new:
-        found = {other for entry in records for one in new for other in entry.get("other_ids", {}).get(one, ())}
-        new = found - others - {name}
-        others |= new
+    others = names_before(records, name)
     etas: list[float | None] = []
     for entry in records:
         there = dict(zip(entry["rows"], entry["eta"], strict=True))
