@@ -13,13 +13,15 @@ import scipy.stats
 pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
-from attacks_on_us.test_hidden_in_files import audited
+from attacks_on_us.test_hidden_in_files import audited, earlier_file, mended
 from attacks_on_us.test_hidden_in_files_thirdly import card_of, rewritten
 from fisherleak.engine.noise import Gaussian, Laplace
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.releasing.cards.card_checks import check_card
 from fisherleak.releasing.cards.cards import model_of
 from fisherleak.releasing.files.released_files import load_model, save_model
-from fisherleak.releasing.files.verification import verify
+from fisherleak.releasing.files.verification import DECLARED, verify
+from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.moved_parameters import BetweenClasses, moved_from_fit
 from fisherleak.training.pipelines import framed, own_parameters, parameters_as_released
@@ -114,3 +116,118 @@ def test_laplace_noise_on_classes_still_passes(tmp_path: Path, kinds: RawTable) 
     path = tmp_path / "m.skops"
     save_model(kinds, CLASSED, path, noise=Laplace(0.5), random_state=0)
     assert audited(path, kinds).failed is None
+
+
+# Bounds and sentences of cards
+
+
+@pytest.fixture(scope="module")
+def few() -> RawTable:
+    rng = np.random.default_rng(2)
+    frame = pandas.DataFrame({f"x{k}": rng.normal(50, 10, ROWS).round(1) for k in range(3)})
+    frame["city"] = rng.choice(["Bern", "Zug"], ROWS)
+    frame["y"] = (frame.sum(axis=1, numeric_only=True) + rng.normal(0, 10, ROWS)).round(1)
+    return from_frame(frame)
+
+
+ENDS = (*((name, (0.0, 100.0)) for name in ("x0", "x1", "x2")), ("y", (0.0, 300.0)))
+CHOOSING: Json = {"eta": 3.0, "choose_l2": True, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory, few: RawTable) -> Path:
+    """A limit for any record within declared bounds, with a penalty and a covariance that were not given."""
+    path = tmp_path_factory.mktemp("limited") / "m.skops"
+    save_model(few, Settings("y", held_out=0.0, bounds=ENDS), path, **CHOOSING)
+    return path
+
+
+@pytest.fixture
+def chosen(tmp_path: Path, limited: Path) -> Path:
+    path = tmp_path / "m.skops"
+    for suffix in ("", ".json"):
+        Path(f"{path}{suffix}").write_bytes(Path(f"{limited}{suffix}").read_bytes())
+    return path
+
+
+def test_declared_bounds_are_named(chosen: Path, few: RawTable) -> None:
+    """Also of a card that says that version 0.1.0 wrote it, whose settings have none."""
+    assert DECLARED.format(4) in verify(chosen).unchecked
+    assert any("Declared bounds of 4 columns" in each for each in audited(chosen, few).unconfirmed)
+    without_choice(chosen)
+    earlier_file(chosen)
+
+    def change(card: Json) -> None:
+        card["noise"]["calibrated"]["bounds"]["x1"]["high"] = 100.0500053004731
+
+    mended(chosen, None, change)
+    found = verify(chosen)
+    assert found.failed is None
+    assert DECLARED.format(4) in found.unchecked
+    saved = load_model(chosen)
+    assert declared_ends(saved.card) == 4
+
+
+def without_choice(path: Path) -> None:
+    """The sentences on what was not given are other ones where bounds decide no scale."""
+
+    def change(card: Json) -> None:
+        card["assumptions"] = [each for each in card["assumptions"] if not each.startswith("No ")]
+
+    mended(path, None, change)
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        ("x1", {"low": 100.0, "high": 3.0, "from": "declared"}),
+        ("x1", {"levels": ["no", "yes"], "from": "rows"}),
+        ("x1", {"classes": 77, "from": "declared"}),
+        ("y", {"classes": 77, "from": "declared"}),
+        ("city", {"levels": ["Bern", "Zug"], "from": "declared"}),
+        ("city", {"low": 0.501, "high": 0.777, "from": "rows"}),
+    ],
+)
+def test_bounds_that_no_card_of_version_0_1_0_has_are_refused(name: str, bound: Json, chosen: Path) -> None:
+    without_choice(chosen)
+    earlier_file(chosen)
+    assert verify(chosen).failed is None
+    mended(chosen, None, lambda card: card["noise"]["calibrated"]["bounds"].update({name: bound}))
+    assert "'noise.calibrated.bounds'" in str(verify(chosen).failed)
+
+
+def test_sentences_on_what_was_not_given_are_written_again(chosen: Path) -> None:
+    said = [each for each in card_of(chosen)["assumptions"] if each.startswith("No ")]
+    assert len(said) == 2
+    assert verify(chosen).failed is None
+    own = card_of(chosen)
+    for sentence in said:
+        for place, digit in ((k, each) for k, each in enumerate(sentence) if each.isdigit()):
+            other = sentence[:place] + str((int(digit) + 1) % 10) + sentence[place + 1 :]
+            card = {**own, "assumptions": [other if each == sentence else each for each in own["assumptions"]]}
+            with pytest.raises(DataError, match="'assumptions'"):
+                check_card(card, "")
+    for odd in (said[::-1], [*said, said[0]], [said[1], said[1]]):
+        card = {**own, "assumptions": [*own["assumptions"][:-2], *odd]}
+        with pytest.raises(DataError, match="'assumptions'"):
+            check_card(card, "")
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"public": "preprocessing"}, {"drop": ("city",)}, {"bounds": ENDS[1:2]}], ids=str
+)
+@pytest.mark.parametrize("limit", [{"eta": 1.0}, {"eta": 8.0}, {"eta": 0.1, "attribute": "x1"}], ids=str)
+def test_honest_sentences_are_those_of_the_card(given: Json, limit: Json, few: RawTable, tmp_path: Path) -> None:
+    """A release holds them against its card before it writes either."""
+    path = tmp_path / "m.skops"
+    save_model(few, Settings("y", held_out=0.0, **({"l2": 1.0} | given)), path, **CHOOSING | limit)
+    assert any(each.startswith("No shape was given.") for each in card_of(path)["assumptions"])
+    assert verify(path).failed is None
+
+
+def test_a_card_without_a_limit_has_no_sentence_on_a_choice(chosen: Path, few: RawTable, tmp_path: Path) -> None:
+    said = [each for each in card_of(chosen)["assumptions"] if each.startswith("No ")]
+    path = tmp_path / "given.skops"
+    save_model(few, Settings("y", held_out=0.0, bounds=ENDS), path, noise=5.0, random_state=0)
+    mended(path, None, lambda card: card["assumptions"].extend(said))
+    assert "'assumptions'" in str(verify(path).failed)

@@ -9,6 +9,7 @@ from fisherleak.auditing.records import Audit
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.released_files import SavedModel
+from fisherleak.releasing.noise.any_record_noise import declared_ends
 
 __all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SOURCE", "UNCONFIRMED", "left_open"]
 
@@ -74,8 +75,9 @@ def left_open(saved: SavedModel, audit: Audit) -> list[str]:
         found.append(SOURCE)
     if saved.settings.na:
         found.append(MISSING_TEXTS.format(len(saved.settings.na)))
-    if saved.settings.bounds:
-        found.append(DECLARED.format(len(saved.settings.bounds)))
+    declared = declared_ends(saved.card)
+    if declared:
+        found.append(DECLARED.format(declared))
     if audit.design.rows_read > audit.design.n:
         found.append(LEFT_OUT.format(audit.design.rows_read - audit.design.n))
     here = versions()
