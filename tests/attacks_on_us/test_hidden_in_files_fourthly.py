@@ -15,17 +15,20 @@ pytest.importorskip("skops")
 
 from attacks_on_us.test_hidden_in_files import audited, earlier_file, mended
 from attacks_on_us.test_hidden_in_files_thirdly import card_of, rewritten
+from fisherleak.auditing.confirming.unconfirmed import SIGNER
 from fisherleak.engine.noise import Gaussian, Laplace
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.releasing.cards.card_checks import check_card
 from fisherleak.releasing.cards.cards import model_of
+from fisherleak.releasing.cards.signatures import _EIGHTH, FIELD
 from fisherleak.releasing.files.released_files import load_model, save_model
-from fisherleak.releasing.files.verification import DECLARED, verify
+from fisherleak.releasing.files.verification import DECLARED, NO_KEY, verify
 from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.moved_parameters import BetweenClasses, moved_from_fit
 from fisherleak.training.pipelines import framed, own_parameters, parameters_as_released
 from fisherleak.training.trained_model import Settings, train
+from releasing.cards.test_signatures import write_keys
 
 Json = dict[str, Any]
 ROWS, CLASSES, WIDTH = 300, 3, 12
@@ -231,3 +234,33 @@ def test_a_card_without_a_limit_has_no_sentence_on_a_choice(chosen: Path, few: R
     save_model(few, Settings("y", held_out=0.0, bounds=ENDS), path, noise=5.0, random_state=0)
     mended(path, None, lambda card: card["assumptions"].extend(said))
     assert "'assumptions'" in str(verify(path).failed)
+
+
+# Signatures
+
+
+@pytest.mark.parametrize("key", [1, 1 | 1 << 255, FIELD - 1, 0, _EIGHTH, FIELD - _EIGHTH, FIELD + 1, FIELD])
+def test_keys_under_which_anyone_signs_are_refused(key: int, chosen: Path, few: RawTable) -> None:
+    """Of the neutral point every text has the signature (s B, s), whatever s is: here zero."""
+    pytest.importorskip("cryptography")
+    signature = {
+        "algorithm": "Ed25519",
+        "public_key": key.to_bytes(32, "little").hex(),
+        "value": "01" + "00" * 63,
+    }
+    mended(chosen, None, lambda card: card.update(signature=signature))
+    assert "under which anyone can sign" in str(verify(chosen).failed)
+    assert key > 1 or "under which anyone can sign" in str(audited(chosen, few).failed)
+
+
+def test_an_audit_says_who_signed(few: RawTable, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    keys, path = write_keys(tmp_path), tmp_path / "m.skops"
+    save_model(few, Settings("y", held_out=0.0), path, noise=9.0, random_state=0, sign=keys["private"])
+    found = audited(path, few)
+    assert found.failed is None
+    key = card_of(path)["signature"]["public_key"]
+    assert f"The card is signed with the Ed25519 key {key}" in found.confirmed[0]
+    assert SIGNER in found.unconfirmed
+    assert NO_KEY in verify(path).unchecked
+    assert NO_KEY not in verify(path, keys["public"]).unchecked

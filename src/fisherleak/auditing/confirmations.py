@@ -106,7 +106,10 @@ def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     signed, holds = signature_of(saved.card, card_path(saved.path), None, None)
     if not holds:
         return signed, False
-    return f"The model's file matches its card by its checksum, and the card its own digest. {saved.whole}", True
+    return (
+        f"The model's file matches its card by its checksum, and the card its own digest. {signed} {saved.whole}",
+        True,
+    )
 
 
 def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:

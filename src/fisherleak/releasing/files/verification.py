@@ -70,8 +70,8 @@ NO_SIGNATURE = (
     "signature shows it. A release makes one with `sign`, and verifying with `key` checks it."
 )
 NO_KEY = (
-    "Whose key signed the card: someone who changes a card can sign it again with a key of their own. Give the publisher's key "
-    "with `key`."
+    "Whose key signed the card: someone who changes a card can sign it again with a key of their own, and can choose digits of "
+    "key and signature. Give the publisher's key with `key`."
 )
 
 
