@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from attacks_on_us.test_hidden_in_files_thirdly import card_of, rewritten
 from fisherleak.auditing.confirming.unconfirmed import SIGNER
 from fisherleak.engine.noise import Gaussian, Laplace
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.protection.ledger.ledger import Ledger
+from fisherleak.protection.ledger.ledger_file import mark_of, read_content, write_content
 from fisherleak.releasing.cards.card_checks import check_card
 from fisherleak.releasing.cards.cards import model_of
-from fisherleak.releasing.cards.signatures import _EIGHTH, FIELD
+from fisherleak.releasing.cards.signatures import _EIGHTH, FIELD, file_digest
 from fisherleak.releasing.files.released_files import load_model, save_model
-from fisherleak.releasing.files.verification import DECLARED, NO_KEY, verify
+from fisherleak.releasing.files.verification import DECLARED, NO_KEY, OTHER_ENTRIES, verify
+from fisherleak.releasing.ledgers import marked_part
 from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.moved_parameters import BetweenClasses, moved_from_fit
@@ -264,3 +268,60 @@ def test_an_audit_says_who_signed(few: RawTable, tmp_path: Path) -> None:
     assert SIGNER in found.unconfirmed
     assert NO_KEY in verify(path).unchecked
     assert NO_KEY not in verify(path, keys["public"]).unchecked
+
+
+# Ledgers that were edited
+
+
+@pytest.fixture
+def on_ledger(tmp_path: Path, few: RawTable) -> tuple[Path, Path]:
+    path, ledger = tmp_path / "m.skops", tmp_path / "ledger.json"
+    save_model(few, Settings("y", held_out=0.0), path, noise=2.0, ledger=ledger, random_state=0)
+    return path, ledger
+
+
+def smaller_etas(entry: Json) -> None:
+    entry["eta"] = [eta / 1000 for eta in entry["eta"]]
+
+
+def smaller_matrix(entry: Json) -> None:
+    entry["B"] = [[value / 1000 for value in row] for row in entry["B"]]
+
+
+def fewer_columns(entry: Json) -> None:
+    entry["columns"][0].pop("sources")
+
+
+@pytest.mark.parametrize("change", [smaller_etas, smaller_matrix, fewer_columns])
+def test_an_edited_entry_is_noticed(change: Callable[[Json], None], on_ledger: tuple[Path, Path]) -> None:
+    path, ledger = on_ledger
+    found = verify(path, ledger=ledger)
+    assert "file, card and what was recorded of it" in found.confirmed[-1]
+    assert OTHER_ENTRIES in found.unchecked
+    content = read_content(ledger)
+    change(content["entries"][0])
+    write_content(ledger, content)
+    failed = str(verify(path, ledger=ledger).failed)
+    assert f"'{ledger}' was changed: what it says of release 1 is not what was recorded" in failed
+
+
+def test_an_entry_that_was_carried_over_is_as_it_was(on_ledger: tuple[Path, Path], tmp_path: Path) -> None:
+    path, ledger = on_ledger
+    new = Ledger(ledger).carry_to(tmp_path / "new.json").carry_to(tmp_path / "newer.json").path
+    assert "file, card and what was recorded of it" in verify(path, ledger=new).confirmed[-1]
+    content = read_content(new)
+    smaller_etas(content["carried"][0])
+    write_content(new, content)
+    assert "is not what was recorded" in str(verify(path, ledger=new).failed)
+
+
+def test_marks_that_were_made_without_the_entry_still_hold(on_ledger: tuple[Path, Path]) -> None:
+    path, ledger = on_ledger
+    content = read_content(ledger)
+    mark = mark_of(content, 1, marked_part(card_of(path), file_digest(path)))
+    content["entries"][0]["mark"] = mark
+    write_content(ledger, content)
+    rewritten(path, lambda card: card["ledger"].update(mark=mark))
+    found = verify(path, ledger=ledger)
+    assert found.failed is None
+    assert "its mark was made without what was recorded of it" in found.confirmed[-1]

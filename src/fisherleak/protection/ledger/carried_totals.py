@@ -15,6 +15,8 @@ holds that, so that a ledger with choices tells etas of whole rows only.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +33,7 @@ __all__ = [
     "carried_from",
     "check_composed",
     "check_no_choices",
+    "entry_digest",
     "eta_of_choice",
     "etas_under",
     "spent_record",
@@ -47,10 +50,35 @@ ROUNDED_UP = 1.0 + 1e-6
 """More than seven digits lose."""
 
 
+REST = "rest"
+"""Where an entry that was carried over has the digest of all that it had before."""
+
+
 def carried_from(entry: Mapping[str, Any]) -> Json:
-    """What stays of a release when a ledger is carried over: etas of rows, and the digests that rows are known by."""
+    """What stays of a release when a ledger is carried over: etas of rows, the digests that rows are known by, and one of
+    all that was there.
+    """
+    return _kept(entry) | {REST: _rest(entry)}
+
+
+def _kept(entry: Mapping[str, Any]) -> Json:
     kept = {name: entry[name] for name in CARRIED if name in entry}
     return kept | {"columns": [{name: column[name] for name in OF_COLUMNS} for column in entry["columns"]]}
+
+
+def _rest(entry: Mapping[str, Any]) -> str:
+    """Of an entry that was carried over already, what it says."""
+    return str(entry[REST]) if REST in entry else _digest_of(entry)
+
+
+def _digest_of(entry: Mapping[str, Any]) -> str:
+    own = {name: value for name, value in entry.items() if name != "mark"}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+
+
+def entry_digest(entry: Mapping[str, Any]) -> str:
+    """What tells that an entry is as it was recorded; the same before and after it was carried over."""
+    return hashlib.sha256(f"{_digest_of(_kept(entry))}, {_rest(entry)}".encode()).hexdigest()
 
 
 def spent_record(etas: Vector, units: Mapping[str, float]) -> Json:

@@ -34,6 +34,7 @@ __all__ = [
     "LEDGER",
     "NO_KEY",
     "NO_SIGNATURE",
+    "OTHER_ENTRIES",
     "OTHER_NAMES",
     "WHOLE",
     "WHOLE_EARLIER",
@@ -65,6 +66,10 @@ DECLARED = (
     "beyond them."
 )
 LEDGER = "The release's number and mark on a ledger: with `ledger` they are compared with that."
+OTHER_ENTRIES = (
+    "What the ledger says of other releases: the card of each shows whether its own entry was changed. Someone who holds the "
+    "ledger can change an entry and, where it has no signature, the card with it."
+)
 NO_SIGNATURE = (
     "Whether the card is the one that was released: someone who changes a card can compute its digest again, and only a "
     "signature shows it. A release makes one with `sign`, and verifying with `key` checks it."
@@ -128,8 +133,8 @@ def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
         found.append(OTHER_NAMES.format(", ".join(others)))
     if known and (declared := declared_ends(card)):
         found.append(DECLARED.format(declared))
-    if "ledger" in card and not by_ledger:
-        found.append(LEDGER)
+    if "ledger" in card:
+        found.append(OTHER_ENTRIES if by_ledger else LEDGER)
     if not by_key:
         found.append(NO_KEY if "signature" in card else NO_SIGNATURE)
     return tuple(found)
