@@ -130,8 +130,8 @@ class BetweenClasses:
     def _of_feature(self, values: Vector) -> float:
         """Logarithm of the density of K values but for what they have in common, which is integrated over."""
         middle = np.sort(-values)[[(self.classes - 1) // 2, self.classes // 2]]
-        reach, inside = FAR * self.scale * np.array([-1.0, 1.0]), -(values.max() + values.min()) / 2
-        at = np.sort(np.append(np.linspace(*(middle + reach), POINTS), inside))
+        reach, inside = FAR * self.scale, -(values.max() + values.min()) / 2
+        at = np.sort(np.append(np.linspace(middle[0] - reach, middle[1] + reach, POINTS), inside))
         for _ in range(2):
             logs = self.noise.log_density(values + at[:, None])
             if np.isneginf(logs.max()):
