@@ -28,6 +28,7 @@ TOPICS = {
     "attacks_on_us/test_hidden_in_files.py": "tables hidden in released files and cards",
     "attacks_on_us/test_hidden_in_files_again.py": "the same by versions, bounds, sizes and kinds of noise that were claimed",
     "attacks_on_us/test_hidden_in_files_thirdly.py": "the same by penalties, names that change nothing, and files that are none",
+    "attacks_on_us/test_hidden_in_files_fourthly.py": "the same by noise that classes share, bounds, sentences, keys, ledgers",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_ledger_ids.py": "people who start again on a ledger, and older copies of it",
     "attacks_on_us/test_ledger_readable.py": "releases that would make a ledger unreadable",

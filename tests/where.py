@@ -37,6 +37,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "releasing/cards/canonical_settings.py": ("attacks_on_us/test_hidden_in_files.py",),
     "releasing/cards/card_checks.py": ("attacks_on_us/test_hidden_in_files.py", "cli/commands/test_release.py"),
     "releasing/cards/card_fields.py": ("attacks_on_us/test_hidden_in_files.py", "cli/commands/test_release.py"),
+    "releasing/cards/chosen_words.py": ("attacks_on_us/test_hidden_in_files_fourthly.py",),
     "releasing/cards/needed_names.py": ("attacks_on_us/test_hidden_in_files_thirdly.py",),
     "releasing/cards/cards.py": (
         "cli/commands/test_release.py",
@@ -49,6 +50,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "releasing/noise/test_shaping.py",
         "releasing/noise/test_any_record_noise.py",
     ),
+    "training/moved_parameters.py": ("attacks_on_us/test_hidden_in_files_fourthly.py",),
     "auditing/confirming/other_penalties.py": ("attacks_on_us/test_hidden_in_files_thirdly.py",),
     "auditing/confirming/unconfirmed.py": (
         "attacks_on_us/test_hidden_in_files.py",

@@ -264,7 +264,7 @@ def test_coefficients_of_categories_that_no_row_has_are_noise(shape: str | None,
     raw[at] = np.arange(1, 9) * 2.0**40 * grid
     rewritten(path, lambda card: None, raw)
     assert verify(path).failed is None
-    with pytest.raises(InvalidInputError, match="coefficients of declared categories that no row"):
+    with pytest.raises(InvalidInputError, match=r"parameters that no row of .* decides"):
         audited(path, from_frame(people))
 
 
@@ -321,7 +321,9 @@ def on_ledger(tmp_path: Path, few: RawTable) -> tuple[Path, Path]:
 
 def test_the_mark_of_a_ledger_covers_the_card(on_ledger: tuple[Path, Path]) -> None:
     path, ledger = on_ledger
-    assert verify(path, ledger=ledger).confirmed[-1].endswith("as number 1 of 1: file and card.")
+    assert (
+        verify(path, ledger=ledger).confirmed[-1].endswith("as number 1 of 1: file, card and what was recorded of it.")
+    )
     grid = float(grid_of(Gaussian(2.1), 3)[0])
     rewritten(path, lambda card: card["noise"].update(scale=2.1))
     assert card_of(path)["grid"] == grid

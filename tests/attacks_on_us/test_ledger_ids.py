@@ -359,3 +359,69 @@ def test_wide_tables_keep_no_digests_of_single_values(
     with pytest.raises(fl.InvalidInputError, match="without digests of single values"):
         ledger.add(few)
     assert ledger.add(case.leak(NOISE)) == 2
+
+
+# Values that cannot be looked up
+
+
+@pytest.fixture
+def patients() -> Any:
+    rng = np.random.default_rng(4)
+    frame = pandas.DataFrame(
+        rng.normal(size=(N, 3)), columns=["age", "dose", "weight"], index=[f"p{k}" for k in range(N)]
+    )
+    return frame, frame["age"].to_numpy() + rng.normal(size=N), (frame["dose"] > 0).to_numpy().astype(float)
+
+
+def ridge(frame: Any, y: Any) -> Any:
+    return fl.measure(Ridge(1.0).fit(frame, y), frame, y, noise=NOISE)
+
+
+def under_new_ids(frame: Any) -> Any:
+    """All but the first, which keeps the ledger that of this table."""
+    return frame.set_axis(["p0", *(f"q{k}" for k in range(1, len(frame)))])
+
+
+@pytest.mark.parametrize("how", ["dropped", "renamed"])
+def test_a_column_that_is_not_there_hides_no_new_id(how: str, ledger: fl.Ledger, patients: Any, tmp_path: Path) -> None:
+    frame, y, _ = patients
+    ledger.add(ridge(frame, y))
+    new = ledger.carry_to(tmp_path / "new.json")
+    fewer = frame.drop(columns="weight") if how == "dropped" else frame.rename(columns={"weight": "weight_"})
+    again = ridge(under_new_ids(fewer), y)
+    said = rf"{N - 1} of {N} rows have ids that no release .*row 1 of X first.* release 1 used column 'weight'.* leave these"
+    for question in (
+        lambda: new.add(again),
+        lambda: new.add(again, limit=1e6),
+        lambda: new.etas(under_new_ids(fewer), y),
+    ):
+        with pytest.raises(fl.InvalidInputError, match=said):
+            question()
+    # each remedy works: the column, the ids, fewer rows
+    assert new.etas(under_new_ids(frame), y) == pytest.approx(ledger.etas(frame, y), rel=1e-5)
+    assert new.etas(fewer, y) == pytest.approx(ledger.etas(frame, y), rel=1e-5)
+    assert new.etas(under_new_ids(fewer)[:1], y[:1]) == pytest.approx(ledger.etas(frame, y)[:1], rel=1e-5)
+
+
+def test_another_target_hides_no_new_id(ledger: fl.Ledger, patients: Any, tmp_path: Path) -> None:
+    frame, y, ill = patients
+    ledger.add(ridge(frame, y))
+    new = ledger.carry_to(tmp_path / "new.json")
+    assert new.etas(under_new_ids(frame), ill) == pytest.approx(ledger.etas(frame, y), rel=1e-5)
+    content = read_content(new.path)
+    for entry in content["carried"]:  # as ledgers were before
+        del entry["features"]
+    write_content(new.path, content)
+    assert new.etas(under_new_ids(frame), y) == pytest.approx(ledger.etas(frame, y), rel=1e-5)
+
+
+def test_a_new_id_is_not_forgotten_with_corrected_values(ledger: fl.Ledger, patients: Any, tmp_path: Path) -> None:
+    """Known by values under the new id once, then carried over again with others, or with fewer columns."""
+    frame, y, _ = patients
+    ledger.add(ridge(frame, y))
+    second = ledger.carry_to(tmp_path / "second.json")
+    second.add(ridge(under_new_ids(frame), y))
+    third = second.carry_to(tmp_path / "third.json")
+    told = np.sqrt(2.0) * ledger.etas(frame, y)
+    for table in (frame, frame + 0.1, frame.drop(columns="weight")):
+        assert third.etas(under_new_ids(table), y) == pytest.approx(told, rel=1e-5)

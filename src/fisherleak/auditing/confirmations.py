@@ -32,6 +32,7 @@ from fisherleak.releasing.files.released_files import SavedModel
 from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_penalty, public_shape
 from fisherleak.releasing.noise.shaping import LEAST_LOSS
 from fisherleak.rows.summary import digest
+from fisherleak.training.moved_parameters import moved_from_fit
 from fisherleak.training.noise_words import (
     NOTICED,
     UNALIKE,
@@ -42,7 +43,7 @@ from fisherleak.training.noise_words import (
     log_ratio,
     ratios_of_kinds,
 )
-from fisherleak.training.pipelines import framed, moved_from_fit, own_parameters
+from fisherleak.training.pipelines import framed, own_parameters
 from fisherleak.training.trained_model import Trained, trained_on
 
 __all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
@@ -106,7 +107,10 @@ def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     signed, holds = signature_of(saved.card, card_path(saved.path), None, None)
     if not holds:
         return signed, False
-    return f"The model's file matches its card by its checksum, and the card its own digest. {saved.whole}", True
+    return (
+        f"The model's file matches its card by its checksum, and the card its own digest. {signed} {saved.whole}",
+        True,
+    )
 
 
 def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
@@ -202,7 +206,8 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
     away, noise = moved_from_fit(audit.trained, saved.model, audit.noise.noise)
     if record.keys() <= {"kind", "scale"}:
         kind, same, others = str(record["kind"]), "scale", [kind for kind in NOISES if kind != record["kind"]]
-        ratios = {other: log_ratio(noise, away, from_card({**record, "kind": other}), away) for other in others}
+        unlike = [moved_from_fit(audit.trained, saved.model, from_card({**record, "kind": other})) for other in others]
+        ratios = {k: log_ratio(noise, away, law, own) for k, (own, law) in zip(others, unlike, strict=True)}
     else:
         root = noise.unit_information_root(away.size)
         kind, same = "Gaussian", "standard deviation"

@@ -1,9 +1,9 @@
 """A release of a table on a ledger, and a ledger held against a table: in the columns' own units, limits in standard ones.
 
 The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number, the
-checksum of the model's file and the digest of the rest of the card. Marks of earlier releases are made without the card. A
-ledger that was rolled back lacks the release, or has another one at its number. Nothing inside a file tells that it
-is an older copy of itself: only what was given out since does.
+checksum of the model's file, the digest of the rest of the card and that of the ledger's entry. Marks of earlier releases are
+made without the entry, or without the card. A ledger that was rolled back lacks the release, or has another one at its number.
+Nothing inside a file tells that it is an older copy of itself: only what was given out since does.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
+from fisherleak.protection.ledger.carried_totals import entry_digest
 from fisherleak.protection.ledger.ledger import Ledger, held_against, mark_release, record_release
 from fisherleak.protection.ledger.ledger_entries import recordable
-from fisherleak.protection.ledger.ledger_file import count_of, mark_of, read_content
+from fisherleak.protection.ledger.ledger_file import HALF, count_of, mark_of, mark_with, read_content
 from fisherleak.releasing.cards.signatures import card_path, digest_of, file_digest, read_card
 from fisherleak.tables import RawTable
 from fisherleak.tables.design.design import Design, design_of
@@ -157,18 +158,13 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     number, own = _claimed(claim)
     if number is None or own is None:
         return f"The card of '{model}' says wrongly which release on a ledger it is: it was changed.", False
-    count = count_of(content)
-    checksum = file_digest(model)
-    whole, file_only = (
-        hmac.compare_digest(own.encode(), mark_of(content, number, marked).encode())
-        for marked in (marked_part(card, checksum), checksum)
-    )
-    if not whole and not file_only:
+    count, records = count_of(content), [*content["carried"], *content["entries"]]
+    covers = _covered(content, number, own, marked_part(card, file_digest(model)), file_digest(model))
+    if covers is None:
         return (
             f"'{model}' was not recorded on '{ledger}': it is a release of another ledger, or its card was changed.",
             False,
         )
-    records = [*content["carried"], *content["entries"]]
     if number > count or records[number - 1].get("mark") != own:
         held = f"{count} {'release' if count == 1 else 'releases'}"
         there = f"it records {held} only" if number > count else f"it has another release as number {number}"
@@ -177,8 +173,40 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
             "back; restore the latest one, for what was released since is not counted.",
             False,
         )
-    what = "file and card" if whole else "its file; its mark was made without the card, which can be another"
-    return f"'{ledger}' records this release, as number {number} of {count}: {what}.", True
+    if covers == ENTRY and not _as_recorded(content, number, own, marked_part(card, file_digest(model))):
+        return (
+            f"'{ledger}' was changed: what it says of release {number} is not what was recorded when '{model}' was released. "
+            "Restore a copy from before.",
+            False,
+        )
+    return f"'{ledger}' records this release, as number {number} of {count}: {covers}.", True
+
+
+ENTRY = "file, card and what was recorded of it"
+CARD_ONLY = "file and card; its mark was made without what was recorded of it, which can be another"
+FILE_ONLY = "its file; its mark was made without the card, which can be another"
+"""What a mark covers: those that earlier versions made are of less."""
+
+
+def _covered(content: Json, number: int, own: str, marked: str, checksum: str) -> str | None:
+    """What a mark on a card is made of beside its number; None where this ledger did not make it."""
+    whole, file_only = (mark_of(content, number, each) for each in (marked, checksum))
+    known = {ENTRY: (own[:HALF], whole[:HALF]), CARD_ONLY: (own, whole), FILE_ONLY: (own, file_only)}
+    # a mark that is whole without the entry has the same first half
+    return next(
+        (each for each in (CARD_ONLY, ENTRY, FILE_ONLY) if hmac.compare_digest(*(m.encode() for m in known[each]))),
+        None,
+    )
+
+
+def _as_recorded(content: Json, number: int, own: str, marked: str) -> bool:
+    """Whether the entry of a release is the one that its mark was made with."""
+    entry = [*content["carried"], *content["entries"]][number - 1]
+    try:
+        digest = entry_digest(entry)
+    except (LookupError, TypeError, ValueError):
+        return False
+    return hmac.compare_digest(own.encode(), mark_with(content, number, marked, digest).encode())
 
 
 def marked_part(card: Mapping[str, Any], checksum: str) -> str:

@@ -132,7 +132,7 @@ def distance_of(noise: Noise, away: Vector) -> Distance:
         typical, length = math.sqrt(away.size), float(np.linalg.norm(white)) / noise.scale
     else:
         own = json.dumps(noise.rescaled(1.0).record(), sort_keys=True)
-        low, short, typical, long, high = _known_limits(own, away.size)
+        low, short, typical, long, high = _known_limits(type(noise), own, away.size)
         length = float(np.linalg.norm(away)) / noise.scale
     return Distance(length / typical, low / typical, high / typical, low / long, high / short)
 
@@ -155,7 +155,7 @@ def near_lines(noise: Noise, away: Sequence[Vector]) -> Distance | None:
         typical = math.sqrt(size - 1)
     else:
         own = json.dumps(noise.rescaled(1.0).record(), sort_keys=True)
-        low, _, typical, long, _ = _known_limits(own, size - 1)
+        low, _, typical, long, _ = _known_limits(type(noise), own, size - 1)
         low *= lines ** (-1.0 / (size - 1))
     return Distance(length / typical, low / typical, math.inf, low / long, math.inf)
 
@@ -214,9 +214,9 @@ def _normal_limits(size: int) -> tuple[float, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _known_limits(record: str, size: int) -> tuple[float, ...]:
+def _known_limits(kind: type[Noise], record: str, size: int) -> tuple[float, ...]:
     """Simulated once for each kind of noise and number of parameters."""
-    return _limits(noise_from_record(json.loads(record)), size)
+    return _limits(kind.from_record(json.loads(record)), size)
 
 
 def _limits(noise: Noise, size: int) -> tuple[float, ...]:

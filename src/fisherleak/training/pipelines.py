@@ -26,16 +26,14 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak._support.grids import GAP
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
 from fisherleak._support.namespaces import Json
 from fisherleak._support.sparse import inverse_of
-from fisherleak.engine.noise import Gaussian, Noise, noise_from_record
+from fisherleak.engine.noise import Noise, noise_from_record
 from fisherleak.models.estimators import set_parameters
 from fisherleak.models.several import all_parameters
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.release.procedure import NoiseFrame
-from fisherleak.rows import sum_rows
 from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import Kind
 from fisherleak.training.trained_model import Trained, estimator_for, spreads_in, trained_on
@@ -46,8 +44,6 @@ __all__ = [
     "framed",
     "freed_pipeline",
     "known_pipeline",
-    "moved_by_noise_alone",
-    "moved_from_fit",
     "off_the_grid",
     "own_parameters",
     "parameters_as_released",
@@ -77,40 +73,6 @@ def own_parameters(trained: Trained) -> Vector:
 def framed(design: Design, model: Pipeline) -> Vector:
     """The parameters of a released pipeline, which are in raw units, brought back to the frame."""
     return frame_of_features(design.features).framed(all_parameters(model[-1]))
-
-
-def moved_from_fit(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vector, Noise]:
-    """How far a released pipeline is from a fit, and the noise there: in the parameters that rows decide alone.
-
-    A coefficient whose feature is zero in every training row, such as that of a declared category that no row has, is zero in
-    every fit. Noise in it hides nothing.
-    """
-    away, decided = _moved(trained, model)
-    return _restricted(away, noise, decided)
-
-
-def moved_by_noise_alone(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vector, Noise]:
-    """The same in the other parameters, which no row decides: all that is in them is noise."""
-    away, decided = _moved(trained, model)
-    return _restricted(away, noise, ~decided)
-
-
-def _moved(trained: Trained, model: Pipeline) -> tuple[Vector, NDArray[np.bool_]]:
-    """How far a released pipeline is from a fit, and in which parameters rows decide."""
-    away = framed(trained.design, model) - own_parameters(trained)
-    (used,) = sum_rows(lambda X: (np.count_nonzero(np.abs(X) > GAP, axis=0),), trained.design.X)
-    outputs = away.size // (used.size + 1)
-    return away, np.append(np.tile(np.asarray(used) > 0, outputs), np.ones(outputs, dtype=bool))
-
-
-def _restricted(away: Vector, noise: Noise, chosen: NDArray[np.bool_]) -> tuple[Vector, Noise]:
-    """Some of the values of a noise, and what noise these are."""
-    root = None if chosen.all() or not noise.normal else noise.unit_information_root(away.size)
-    if root is None or not chosen.any():  # all parameters, or independent ones
-        return away[chosen], noise
-    # some of the values of N(0, C) are N(0, C restricted to them)
-    covariance = np.linalg.inv(root.T @ root)[np.ix_(chosen, chosen)]
-    return away[chosen], Gaussian(noise.scale, np.asarray(covariance, dtype=np.float64))
 
 
 def frame_of_features(features: Sequence[Feature]) -> NoiseFrame:

@@ -21,8 +21,8 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.numbers import number
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
+from fisherleak.training.moved_parameters import moved_from_fit
 from fisherleak.training.noise_words import NOTICED, UNALIKE, UNLIKELY, Distance, log_ratio, near_lines
-from fisherleak.training.pipelines import moved_from_fit
 from fisherleak.training.trained_model import Trained, with_penalty
 
 __all__ = ["GRID", "OtherFits", "other_fits", "penalty_confirmed"]

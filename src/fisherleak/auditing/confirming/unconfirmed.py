@@ -10,8 +10,9 @@ from fisherleak.engine.noise.calibrated import calibration_of
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.released_files import SavedModel
+from fisherleak.releasing.noise.any_record_noise import declared_ends
 
-__all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SOURCE", "UNCONFIRMED", "left_open"]
+__all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SIGNER", "SOURCE", "UNCONFIRMED", "left_open"]
 
 UNCONFIRMED = (
     "That the noise was drawn afresh and forgotten: whoever drew it can have kept it, and noise that is known hides nothing.",
@@ -36,6 +37,10 @@ NAMED_BEFORE = (
 )
 PUBLIC_SHAPE = "Where the covariance of the noise on the card comes from: public rows were not read."
 MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger holds it against that."
+SIGNER = (
+    "Whose key signed the card: key and signature can be chosen, in every digit. `fisherleak verify` with the publisher's key "
+    "checks both."
+)
 MISSING_TEXTS = (
     "That cells of the table hold each of the {} texts for missing cells that the card names: they were given."
 )
@@ -71,12 +76,15 @@ def left_open(saved: SavedModel, audit: Audit) -> list[str]:
         found.append(LIMITED.format(len(limited), len(audit.design.features) + 1))
     if "ledger" in saved.card:
         found.append(MARK)
+    if "signature" in saved.card:
+        found.append(SIGNER)
     if saved.card["data"]["source"] != audit.design.source:
         found.append(SOURCE)
     if saved.settings.na:
         found.append(MISSING_TEXTS.format(len(saved.settings.na)))
-    if saved.settings.bounds:
-        found.append(DECLARED.format(len(saved.settings.bounds)))
+    declared = declared_ends(saved.card)
+    if declared:
+        found.append(DECLARED.format(declared))
     if audit.design.rows_read > audit.design.n:
         found.append(LEFT_OUT.format(audit.design.rows_read - audit.design.n))
     here = versions()

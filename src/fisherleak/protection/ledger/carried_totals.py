@@ -5,6 +5,8 @@ Mathematics: 7.6, ``docs/mathematics/noise.md``.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,13 +15,14 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.ledger.known_rows import KnownRows, Rows, used_by
+from fisherleak.protection.ledger.known_rows import KnownRows, Rows, names_before, used_by
 from fisherleak.protection.ledger.ledger_entries import label_slope
 
 __all__ = [
     "carried_from",
     "check_composed",
     "check_no_choices",
+    "entry_digest",
     "eta_of_choice",
     "etas_under",
     "spent_record",
@@ -29,17 +32,42 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-CARRIED = ("at", "what", "about", "mark", "labels", "rows", "values", "cells", "eta", "spent", "other_ids")
+CARRIED = ("at", "what", "about", "mark", "labels", "rows", "values", "features", "cells", "eta", "spent", "other_ids")
 """Fields of an entry that stay when it is carried over."""
 OF_COLUMNS = ("name", "kind", "sources")
 ROUNDED_UP = 1.0 + 1e-6
 """More than seven digits lose."""
 
 
+REST = "rest"
+"""Where an entry that was carried over has the digest of all that it had before."""
+
+
 def carried_from(entry: Mapping[str, Any]) -> Json:
-    """What stays of a release when a ledger is carried over: etas of rows, and the digests that rows are known by."""
+    """What stays of a release when a ledger is carried over: etas of rows, the digests that rows are known by, and one of
+    all that was there.
+    """
+    return _kept(entry) | {REST: _rest(entry)}
+
+
+def _kept(entry: Mapping[str, Any]) -> Json:
     kept = {name: entry[name] for name in CARRIED if name in entry}
     return kept | {"columns": [{name: column[name] for name in OF_COLUMNS} for column in entry["columns"]]}
+
+
+def _rest(entry: Mapping[str, Any]) -> str:
+    """Of an entry that was carried over already, what it says."""
+    return str(entry[REST]) if REST in entry else _digest_of(entry)
+
+
+def _digest_of(entry: Mapping[str, Any]) -> str:
+    own = {name: value for name, value in entry.items() if name != "mark"}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+
+
+def entry_digest(entry: Mapping[str, Any]) -> str:
+    """What tells that an entry is as it was recorded; the same before and after it was carried over."""
+    return hashlib.sha256(f"{_digest_of(_kept(entry))}, {_rest(entry)}".encode()).hexdigest()
 
 
 def spent_record(etas: Vector, units: Mapping[str, float]) -> Json:
@@ -118,11 +146,7 @@ def total_squares(records: Sequence[Json]) -> dict[str, float]:
 
 def etas_under(records: Sequence[Json], name: str) -> list[float | None]:
     """What each release had as the eta of one id, else of the ids that it was known by when it was added; None where none."""
-    others, new = set[str](), {name}
-    while new:
-        found = {other for entry in records for one in new for other in entry.get("other_ids", {}).get(one, ())}
-        new = found - others - {name}
-        others |= new
+    others = names_before(records, name)
     etas: list[float | None] = []
     for entry in records:
         there = dict(zip(entry["rows"], entry["eta"], strict=True))

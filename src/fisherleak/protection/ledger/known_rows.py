@@ -24,6 +24,7 @@ __all__ = [
     "id_digests",
     "id_text",
     "known_in",
+    "names_before",
     "numbers_of",
     "recorded_labels",
     "row_digests",
@@ -126,12 +127,13 @@ def known_in(
     ``partly`` the table may lack columns of earlier releases: the others must be as they were, and the places of rows in such
     a release are left out.
     """
-    other: list[set[str]] = [set() for _ in range(rows.n)]
+    records = [*carried, *entries] if carried else []  # values can be others since rows were carried over
+    other: list[set[str]] = [names_before(records, name) for name in rows.ids]
     renamed_now = np.zeros(rows.n, dtype=bool)
     places = []
     for number, entry in enumerate([*carried, *entries], start=1):
         if number <= len(carried):
-            _, renamed = _looked_up(entry, rows, key, totals)
+            renamed = _carried_rows(entry, rows, key, totals, number)
         elif partly and used_by(entry) - set(rows.table.names):
             _check_cells(entry, rows, key, number, _found_by_id(entry, rows))
             places.append(np.full(rows.n, -1, dtype=np.int64))
@@ -168,10 +170,8 @@ def _looked_up(
     A recorded row of which the table has the id with the same values is that row, and no one else's.
     """
     by_id, renamed = _found_by_id(entry, rows), np.full(rows.n, -1, dtype=np.int64)
-    now = _digests_now(entry, rows, key)
-    if now is None:
-        return by_id, renamed
-    values = entry["values"]
+    label = "features" not in entry or "theta" in entry
+    now, values = row_digests(key, entry, rows, np.arange(rows.n), label), entry["values" if label else "features"]
     same = np.array([k if k >= 0 and values[k] == now[row] else -1 for row, k in enumerate(by_id.tolist())], dtype=int)
     claimed = set(same.tolist())
     free: dict[str, int] = {}
@@ -183,14 +183,36 @@ def _looked_up(
     return same, renamed
 
 
-def _digests_now(entry: Mapping[str, Any], rows: Rows, key: bytes) -> tuple[str, ...] | None:
-    """Digests of the rows' values as a release would have had them; None where a release that was carried over had others."""
+def _carried_rows(
+    entry: Mapping[str, Any], rows: Rows, key: bytes, totals: Mapping[str, float], number: int
+) -> NDArray[np.int64]:
+    """Where a release that was carried over had the values of rows under other ids.
+
+    Where no values can be looked up, new ids are refused: totals would start again from nothing under them.
+    """
     try:
-        return row_digests(key, entry, rows, np.arange(rows.n))
+        return _looked_up(entry, rows, key, totals)[1]
     except InvalidInputError:
-        if "theta" in entry:
-            raise
-        return None
+        new = np.flatnonzero([digest not in totals for digest in rows.ids])
+    if new.size:
+        missing = sorted(used_by(entry) - set(rows.table.names))
+        what = f"used column '{missing[0]}', which is not there" if missing else "had another target"
+        raise InvalidInputError(
+            f"{new.size} of {rows.n} rows have ids that no release of the ledger had, row {new[0]} of X first, and cannot be "
+            f"looked up by their values: release {number} {what}. {'Keep the column' if missing else 'Keep the target'}, use "
+            "the ids of the recorded releases, or leave these rows out."
+        )
+    return np.full(rows.n, -1, dtype=np.int64)
+
+
+def names_before(records: Sequence[Mapping[str, Any]], name: str) -> set[str]:
+    """Ids under which a row was known by its values when it was added under this one, and those before them."""
+    others, new = set[str](), {name}
+    while new:
+        found = {other for entry in records for one in new for other in entry.get("other_ids", {}).get(one, ())}
+        new = found - others - {name}
+        others |= new
+    return others
 
 
 def _refuse_changed(changed: NDArray[np.int64], unchanged: Any, number: int) -> None:
@@ -235,9 +257,11 @@ def used_by(entry: Mapping[str, Any]) -> set[str]:
     return {source for column in entry["columns"] for source in column["sources"] if column["kind"] != "none"}
 
 
-def row_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64]) -> tuple[str, ...]:
-    """Digests of what a release used of rows: their columns and their label."""
-    values = _values(entry, rows, own, sorted(used_by(entry)))
+def row_digests(
+    key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64], label: bool = True
+) -> tuple[str, ...]:
+    """Digests of what a release used of rows: their columns, and their label too or not."""
+    values = _values(entry, rows, own, sorted(used_by(entry)), label)
     return _digests(key, ("str:" + "\x1f".join(map(_text, row)) for row in zip(*values, strict=True)))
 
 
@@ -257,10 +281,15 @@ def cell_digests(
     }
 
 
-def _values(entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64], names: Sequence[str]) -> list[list[Any]]:
+def _values(
+    entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64], names: Sequence[str], label: bool = True
+) -> list[list[Any]]:
     """Values of some columns, and labels as a release had them."""
+    columns = [rows.table.named(name)[own].tolist() for name in names]
+    if not label:
+        return columns
     labels = rows.y if entry["labels"]["classes"] is None else recorded_labels(entry, rows)
-    return [*(rows.table.named(name)[own].tolist() for name in names), labels[own].tolist()]
+    return [*columns, labels[own].tolist()]
 
 
 def recorded_labels(entry: Mapping[str, Any], rows: Rows) -> Vector:

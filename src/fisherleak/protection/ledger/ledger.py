@@ -38,6 +38,7 @@ from fisherleak.protection.ledger.carried_totals import (
     carried_from,
     check_composed,
     check_no_choices,
+    entry_digest,
     eta_of_choice,
     etas_under,
     spent_record,
@@ -57,7 +58,7 @@ from fisherleak.protection.ledger.ledger_file import (
     check_open,
     count_of,
     key_of,
-    mark_of,
+    mark_with,
     new_content,
     now,
     read_content,
@@ -305,13 +306,14 @@ def record_release(
 
 
 def mark_release(path: Path, number: int, file_digest: str) -> Json:
-    """Tie the file of a release to its number, here and in what goes on its card."""
+    """Tie the file of a release to its number and its entry, here and in what goes on its card."""
     with held(path):
         content = read_content(path)
         place = number - len(content["carried"]) - 1
         if not 0 <= place < len(content["entries"]) or "mark" in content["entries"][place]:
             raise DataError(f"'{path}' was replaced while release {number} was written: release again.")
-        mark = content["entries"][place]["mark"] = mark_of(content, number, file_digest)
+        entry = content["entries"][place]
+        mark = entry["mark"] = mark_with(content, number, file_digest, entry_digest(entry))
         write_content(path, content)
     return {"release": number, "mark": mark}
 

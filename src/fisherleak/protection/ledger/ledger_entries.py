@@ -75,6 +75,7 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
         "weights": None if fit.sample_weight is None else _listed(fit.sample_weight),
     }
     entry["values"] = list(row_digests(key, entry, rows, np.arange(rows.n)))
+    entry["features"] = list(row_digests(key, entry, rows, np.arange(rows.n), label=False))
     if rows.n * (len(used_by(entry)) + 1) <= CELLS_KEPT:
         entry["cells"] = cell_digests(key, entry, rows, np.arange(rows.n), sorted(used_by(entry)))
     etas = np.hypot(np.asarray(host(leakage.per_example())), choice)

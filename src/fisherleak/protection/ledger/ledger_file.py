@@ -20,7 +20,18 @@ from fisherleak._support.locked import read_private, replace_whole
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["check_open", "count_of", "key_of", "mark_of", "new_content", "now", "read_content", "write_content"]
+__all__ = [
+    "HALF",
+    "check_open",
+    "count_of",
+    "key_of",
+    "mark_of",
+    "mark_with",
+    "new_content",
+    "now",
+    "read_content",
+    "write_content",
+]
 
 SCHEMA = "fisherleak.ledger/2"
 EARLIER = ("fisherleak.ledger/1",)
@@ -95,6 +106,18 @@ def key_of(content: Mapping[str, Any]) -> bytes:
 def mark_of(content: Mapping[str, Any], number: int, file_digest: str) -> str:
     """What ties a released file to its number on a ledger; without the ledger's key nobody can make one, or tell two apart."""
     return hmac.new(key_of(content), f"release {number}: {file_digest}".encode(), hashlib.sha256).hexdigest()
+
+
+HALF = 32
+"""Hexadecimal digits of a mark that are of number, file and card; the others are of what the ledger recorded too."""
+
+
+def mark_with(content: Mapping[str, Any], number: int, marked: str, entry: str) -> str:
+    """A mark that ties a file and its card to their number, and to what the ledger recorded of them, by its digest.
+
+    The first half tells whose release it is also where the ledger lacks the entry.
+    """
+    return mark_of(content, number, marked)[:HALF] + mark_of(content, number, f"{marked}, entry {entry}")[HALF:]
 
 
 def now() -> str:

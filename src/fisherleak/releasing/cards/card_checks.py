@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import DataError, FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN, PublicPenalty, PublicShape
 from fisherleak.releasing.cards.canonical_settings import wrong_setting
 from fisherleak.releasing.cards.card_fields import check_fields
 from fisherleak.releasing.cards.cards import (
@@ -31,6 +29,7 @@ from fisherleak.releasing.cards.cards import (
     sentences_of,
     two_digits,
 )
+from fisherleak.releasing.cards.chosen_words import chosen_words
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.earlier_files import said_before
@@ -44,9 +43,6 @@ __all__ = ["check_card"]
 
 ROUNDED = 1e-9
 """Parts of a step that logarithms round."""
-NUMBER = re.compile(
-    r"[-−]?[0-9]{1,9}(?:,[0-9]{3}){0,3}(?:\.[0-9]{1,6})?(?:e[-+]?[0-9]{1,3})?(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4})?"
-)
 
 
 def check_card(card: Json, where: str) -> None:
@@ -61,7 +57,11 @@ def check_card(card: Json, where: str) -> None:
             f"The card {where} says under '{wrong}' what does not agree with its other fields: it was changed. Do not pass it "
             "on; release the model again."
         )
-    if not _says_what_it_must(card):
+    try:
+        said = _says_what_it_must(card)
+    except (OverflowError, ZeroDivisionError):
+        said = False
+    if not said:
         written = card["versions"]["fisherleak"]
         by = (
             ""
@@ -176,19 +176,27 @@ def _bounds_are_of(card: Json, bounds: Json | None) -> bool:
     """Whether bounds are those of the columns and the target, in their order, declared where settings declare them."""
     if bounds is None:
         return True
-    if card["schema"] == CARD and not _declared_by(card, bounds):
-        return False
     levels: dict[str, Any] = {column["name"]: column.get("levels") for column in card["columns"]}
+    of_classes = card["target"]["classes"] is not None
+
+    def fits(name: str, bound: Json) -> bool:
+        """Levels of a category, classes of a target that has some, and two ends of every number."""
+        if levels.get(name) is not None:
+            return bound.get("levels") == [str(level) for level in levels[name]]
+        return ("classes" if name not in levels and of_classes else "low") in bound
+
     order = [*levels, card["target"]["name"]]
-    return [*bounds] == [name for name in order if name in bounds] and all(
-        "levels" not in bound or [str(level) for level in levels.get(name) or ()] == bound["levels"]
-        for name, bound in bounds.items()
-    )
+    in_order = [*bounds] == [name for name in order if name in bounds]
+    return in_order and _declared_by(card, bounds) and all(fits(*each) for each in bounds.items())
 
 
 def _declared_by(card: Json, bounds: Json) -> bool:
-    """Whether just those bounds count as declared that settings declare, with the same ends in every digit."""
-    ends, levels = dict(card["settings"]["bounds"]), dict(card["settings"]["levels"])
+    """Whether just those bounds count as declared that settings declare, with the same ends in every digit.
+
+    Settings of version 0.1.0 have no ends: there, any two in their order may be declared.
+    """
+    levels, ends = dict(card["settings"]["levels"]), card["settings"].get("bounds")
+    known = None if ends is None else dict(ends)
 
     def follows(name: str, bound: Json) -> bool:
         declared: bool = bound["from"] == "declared"
@@ -197,8 +205,10 @@ def _declared_by(card: Json, bounds: Json) -> bool:
         if "levels" in bound:
             return declared == (name in levels)
         given = [bound["low"], bound["high"]]
+        if known is None:
+            return not declared or bool(given[0] < given[1])
         # as texts, since Python takes 0 for -0.0
-        return declared == (name in ends) and json.dumps(given) == json.dumps(ends.get(name, given))
+        return declared == (name in known) and json.dumps(given) == json.dumps(known.get(name, given))
 
     return all(follows(name, bound) for name, bound in bounds.items())
 
@@ -208,29 +218,10 @@ def _declared_by(card: Json, bounds: Json) -> bool:
 
 def _says_what_it_must(card: Json) -> bool:
     """The sentences that follow from the fields, and then those on what was chosen where nothing was given."""
-    own, penalties, shapes = sentences_of(card), [*_PENALTY], [*_SHAPE]
+    own, (penalties, shapes) = sentences_of(card), chosen_words(card)
     if card["schema"] != CARD:
-        own, penalties, shapes = said_before(own), said_before(penalties), said_before(shapes)
+        own, penalties, shapes = said_before(own), {*said_before([*penalties])}, {*said_before([*shapes])}
     said = card["assumptions"]
-    chosen = [_skeleton(each) for each in said[len(own) :]]
-    return said[: len(own)] == own and chosen in (
-        [],
-        *([[a] for a in (*penalties, *shapes)]),
-        *([[a, b] for a in penalties for b in shapes]),
-    )
-
-
-def _skeleton(sentence: str) -> str:
-    """A sentence without its numbers: an audit computes these again."""
-    return NUMBER.sub("#", sentence)
-
-
-_PENALTY = {_skeleton(PublicPenalty(9, 100, 1.0, 2.0, classes).words()) for classes in (None, 3)}
-_SHAPE = {
-    _skeleton(PublicShape(9, rows, limit, 2.0, 3.0, 0.1, possible, squared).words())
-    for rows in (100, 10_000)
-    for limit in (1e-9, *(10.0 ** (0.1 * k) for k in range(-40, 1)))  # from where no shape is counted to where each is
-    for possible in (True, False)
-    for squared in (True, False)
-}
-assert all(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in _PENALTY | _SHAPE)
+    chosen = said[len(own) :]
+    rest = chosen[1:] if chosen and chosen[0] in penalties else chosen
+    return said[: len(own)] == own and (not rest or (len(rest) == 1 and rest[0] in shapes))

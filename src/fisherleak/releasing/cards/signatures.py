@@ -242,6 +242,12 @@ def signature_of(
     claimed, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
     if given is not None and given.public_bytes_raw() != claimed:
         return f"The card '{path}' was signed with another key than that of '{key}'.", False
+    if not _is_key(claimed):
+        return (
+            f"The card '{path}' is signed with a key under which anyone can sign: the signature may carry other data. Do not "
+            "pass it on; release the model again.",
+            False,
+        )
     if not _signed(crypto, claimed, value, _signed_part(card)):
         return f"The signature of '{path}' is not one of this card: card or signature were changed.", False
     if given is None:
@@ -250,6 +256,18 @@ def signature_of(
             True,
         )
     return f"Card and model were signed with the private key that belongs to '{key}'.", True
+
+
+FIELD = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+SMALL_ORDER = (0, 1, FIELD - 1, _EIGHTH, FIELD - _EIGHTH)
+"""Second coordinates of the eight points of the curve that are nothing eight times over: under such a key anyone can sign."""
+
+
+def _is_key(key: bytes) -> bool:
+    """Whether a public key is written in its one way, and is no point under which every text has signatures."""
+    place = int.from_bytes(key, "little") % 2**255
+    return place < FIELD and place not in SMALL_ORDER
 
 
 def _signed(crypto: _Crypto, key: bytes, value: bytes, content: bytes) -> bool:

@@ -60,8 +60,9 @@ from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
 from fisherleak.releasing.table_model import TableModel, checked_request, limited_columns, named_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced_again, check_balance
+from fisherleak.training.moved_parameters import moved_by_noise_alone, moved_from_fit
 from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
-from fisherleak.training.pipelines import moved_by_noise_alone, moved_from_fit, own_parameters
+from fisherleak.training.pipelines import own_parameters
 from fisherleak.training.trained_model import Settings, Trained, train
 from fisherleak.training.utility import Tradeoff, tradeoff
 
@@ -358,13 +359,14 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
             f"'{saved.path.name}' has {theta.size} parameters, its refit another number: release it again."
         )
     away, noise = moved_from_fit(trained, saved.model, saved.noise_on(trained))
-    alone, own = moved_by_noise_alone(trained, saved.model, saved.noise_on(trained))
-    chance = drawn_alike(own, alone) if alone.size else None
-    if alone.size and (by_its_noise(own, alone) == "too far" or (chance is not None and chance < UNLIKELY)):
-        raise InvalidInputError(
-            f"'{saved.path.name}' has coefficients of declared categories that no row of {source} has, and its noise does not "
-            "explain them: they may carry other data. Do not pass it on; release the model again."
-        )
+    for alone, own in moved_by_noise_alone(trained, saved.model, saved.noise_on(trained)):
+        chance = drawn_alike(own, alone)
+        if by_its_noise(own, alone) == "too far" or (chance is not None and chance < UNLIKELY):
+            raise InvalidInputError(
+                f"'{saved.path.name}' has parameters that no row of {source} decides (coefficients of declared categories that "
+                "no row has, or what all classes have in common), and its noise does not explain them: they may carry other "
+                "data. Do not pass it on; release the model again."
+            )
     found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
     if found == "yes" and alike is not None and alike < UNLIKELY:
         raise InvalidInputError(

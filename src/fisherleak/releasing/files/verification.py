@@ -26,12 +26,15 @@ from fisherleak.releasing.cards.signatures import (
 )
 from fisherleak.releasing.files.rebuilt_files import check_rebuilt, check_size
 from fisherleak.releasing.ledgers import recorded_on
+from fisherleak.releasing.noise.any_record_noise import declared_ends
 
 __all__ = [
     "CLAIMS",
+    "DECLARED",
     "LEDGER",
     "NO_KEY",
     "NO_SIGNATURE",
+    "OTHER_ENTRIES",
     "OTHER_NAMES",
     "WHOLE",
     "WHOLE_EARLIER",
@@ -58,14 +61,22 @@ CLAIMS = (
     "columns, categories and settings. An audit of the table with this released model compares them."
 )
 OTHER_NAMES = "Names of columns that the card has beside the model's, under {}: whether the table has them."
+DECLARED = (
+    "Declared bounds of {} columns, in every digit: whoever released the model gave them. An audit checks that no row is "
+    "beyond them."
+)
 LEDGER = "The release's number and mark on a ledger: with `ledger` they are compared with that."
+OTHER_ENTRIES = (
+    "What the ledger says of other releases: the card of each shows whether its own entry was changed. Someone who holds the "
+    "ledger can change an entry and, where it has no signature, the card with it."
+)
 NO_SIGNATURE = (
     "Whether the card is the one that was released: someone who changes a card can compute its digest again, and only a "
     "signature shows it. A release makes one with `sign`, and verifying with `key` checks it."
 )
 NO_KEY = (
-    "Whose key signed the card: someone who changes a card can sign it again with a key of their own. Give the publisher's key "
-    "with `key`."
+    "Whose key signed the card: someone who changes a card can sign it again with a key of their own, and can choose digits of "
+    "key and signature. Give the publisher's key with `key`."
 )
 
 
@@ -117,11 +128,13 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
 def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
     """What stands on a card and was held against nothing."""
     found = [CLAIMS]
-    others = [] if card["schema"] == EARLIER[0] else _other_names(card)  # of schema 1 nothing says what its fields hold
-    if others:
+    known = card["schema"] != EARLIER[0]  # of schema 1 nothing says what its fields hold
+    if known and (others := _other_names(card)):
         found.append(OTHER_NAMES.format(", ".join(others)))
-    if "ledger" in card and not by_ledger:
-        found.append(LEDGER)
+    if known and (declared := declared_ends(card)):
+        found.append(DECLARED.format(declared))
+    if "ledger" in card:
+        found.append(OTHER_ENTRIES if by_ledger else LEDGER)
     if not by_key:
         found.append(NO_KEY if "signature" in card else NO_SIGNATURE)
     return tuple(found)

@@ -36,7 +36,15 @@ from fisherleak.releasing.noise.stable_under_replacement import is_settled
 from fisherleak.tables import Design, Feature
 from fisherleak.training.trained_model import Settings, Trained, trained_on
 
-__all__ = ["admitted_noise", "declared_on", "least_admitted", "public_penalty", "public_shape", "shape_of_card"]
+__all__ = [
+    "admitted_noise",
+    "declared_ends",
+    "declared_on",
+    "least_admitted",
+    "public_penalty",
+    "public_shape",
+    "shape_of_card",
+]
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
@@ -227,6 +235,12 @@ def declared_on(card: Json) -> dict[str, tuple[float, float]]:
         for name, record in told.items()
         if record["from"] == "declared" and "low" in record
     }
+
+
+def declared_ends(card: Json) -> int:
+    """Of how many columns a card says that bounds were declared: in its settings or, as version 0.1.0 did, under noise."""
+    told = card["noise"].get("calibrated", {}).get("bounds")
+    return len({*dict(card["settings"].get("bounds", ())), *({} if told is None else declared_on(card))})
 
 
 def _calibrated_all(
