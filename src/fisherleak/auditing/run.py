@@ -37,10 +37,10 @@ from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures, pre
 from fisherleak.auditing.exposure.revealed import prior_spreads, rms_of_values, squares_of_values
 from fisherleak.auditing.policy.advice import choose_noise
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, yardsticks_at
+from fisherleak.auditing.policy.disclosed_beside_noise import refuse_uncounted
 from fisherleak.auditing.policy.passing_noise import Again, passing_noise
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.policy.rules import judge
-from fisherleak.auditing.policy.uncounted_rules import refuse_uncounted
 from fisherleak.auditing.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.auditing.spotcheck import SpotCheck, spot_check
 from fisherleak.engine.changes.removal import CLOSE, EXACT

@@ -297,14 +297,14 @@ def _tradeoff(audit: Audit) -> record.UtilityCurve:
         draws=cost.draws,
         interval="low and high hold 90 % of the noisy copies",
         points=tuple(
-            record.AttackedPoint(**_shown(point), attacks=tuple(record.ExpectedAttack(**each) for each in curve))
+            record.AttackedPoint(**_of_copies(point), attacks=tuple(record.ExpectedAttack(**each) for each in curve))
             for point, curve in zip(cost.points, curves, strict=True)
         ),
         also=_also(cost.also),
     )
 
 
-def _shown(point: UtilityPoint) -> dict[str, float]:
+def _of_copies(point: UtilityPoint) -> dict[str, float]:
     return {name: getattr(point, name) for name in ("scale", "utility", "low", "high")}
 
 
@@ -318,7 +318,7 @@ def _also(cost: Tradeoff | None) -> record.SecondCurve | None:
         higher_is_better=cost.metric.higher_is_better,
         without_noise=cost.without_noise,
         constant=cost.constant,
-        points=tuple(record.CurvePoint(**_shown(point)) for point in cost.points),
+        points=tuple(record.CurvePoint(**_of_copies(point)) for point in cost.points),
     )
 
 

@@ -12,17 +12,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from fisherleak.auditing.exposure.recognised_by_names import off_common
+from fisherleak.auditing.policy.policy import Policy
+from fisherleak.auditing.records import Plan
+from fisherleak.engine.noise.calibrated import has_own_shape
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classes
 from fisherleak.releasing.noise.stable_under_replacement import kind_settled, most_rows, unit_settled
 from fisherleak.rows.moments import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import kind_of
+from fisherleak.training.noise_words import as_noise
+from fisherleak.training.trained_model import Trained
 
-__all__ = ["refuse_told_anyway", "refuse_told_by_model"]
+__all__ = ["refuse_told_anyway", "refuse_told_by_model", "refuse_uncounted"]
 
 REACH = 4.0
 """Spreads around the mean within which a value may lie."""
+NOT_REVEALED = ("utility", "require")
+"""Sections that limit nothing that is revealed."""
 
 
 def refuse_told_anyway(
@@ -111,3 +118,54 @@ def _ends(known: Moments, spread: float) -> tuple[float, float]:
 def _listed(names: Collection[str]) -> str:
     quoted = [f"'{name}'" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def refuse_uncounted(trained: Trained, plan: Plan) -> None:
+    """Refuse rules that hold weights, a shape or a scale of the noise fixed where a model's own rows decided them."""
+    if plan.policy is None:
+        return
+    _refuse_fixed_weights(trained, plan.policy)
+    if plan.noise is not None:
+        _refuse_fixed_noise(trained, plan, plan.policy)
+
+
+def _refuse_fixed_weights(trained: Trained, policy: Policy) -> None:
+    """Of a balanced model etas of rows alone count how its weights follow from the data."""
+    if trained.weights is None:
+        return
+    counted = trained.weighting is not None
+    what = "is counted in max_eta under [rows] alone" if counted else "is not counted for this model"
+    _refuse(
+        policy,
+        (*NOT_REVEALED, *(("rows",) if counted else ())),
+        f"the model is balanced, and how its weights follow from the data {what}. Release it without `balance`",
+    )
+
+
+def _refuse_fixed_noise(trained: Trained, plan: Plan, policy: Policy) -> None:
+    """A shape of the rows' own is counted where ``shaped_at`` is known, and in membership; a scale of theirs nowhere."""
+    noise = as_noise(plan.noise)
+    told = getattr(noise, "calibrated", None)
+    if has_own_shape(noise) and trained.with_noise(noise).shaped_at is None:
+        _refuse(
+            policy,
+            (*NOT_REVEALED, "membership"),
+            "the noise has a shape that the rows decided, and what that tells is not counted. Release with "
+            "`shape='isotropic'`",
+        )
+    if plan.released and told is not None and told.by_present_rows:
+        _refuse(
+            policy,
+            (*NOT_REVEALED, "rows", "groups"),
+            "the noise's scale, which the card tells, was computed from the rows, and no figure counts what it tells about "
+            "them. Release with a `noise` that is given, or with `over='admissible'`",
+        )
+
+
+def _refuse(policy: Policy, counted: Collection[str], why: str) -> None:
+    """Where a policy has other sections than those that count it; ``why`` ends with a remedy."""
+    others = [name for name in policy.sections if name not in counted]
+    if others:
+        raise InvalidInputError(
+            f"The rules under [{others[0]}] of the policy '{policy.source}' cannot be checked: {why}, or leave these rules out."
+        )
