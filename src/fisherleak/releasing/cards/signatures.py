@@ -111,7 +111,10 @@ def read_card(path: Path) -> Json:
     try:
         data = read_at_most(path, MOST_BYTES, "a card")
     except FileNotFoundError:
-        raise DataError(f"The card '{path}' is missing: without it nobody knows how the model came about.") from None
+        raise DataError(
+            f"The card '{path}' is missing: without it nobody knows how the model came about. Put the card that was written "
+            "with the model beside it."
+        ) from None
     except DataError:
         raise
     except OSError as error:
