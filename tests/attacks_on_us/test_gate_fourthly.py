@@ -66,7 +66,7 @@ def five_in_the_pool() -> pandas.DataFrame:
 
 
 def five_without_a_city() -> pandas.DataFrame:
-    return plain().assign(city=[None] * 5 + ["Bonn", "Kiel", "Genua"] * 25)
+    return plain().assign(city=np.array([None] * 5 + ["Bonn", "Kiel", "Genua"] * 25, dtype=object))
 
 
 def some_lacking(count: int, rows: int) -> pandas.DataFrame:
