@@ -38,6 +38,9 @@ def labels(*counts: int, first: float = 1.0, odd: tuple[float, ...] = ()) -> Any
         (labels(60, 2, 60, 2), True),
         (labels(150, first=0.0), True),  # yes or no
         (labels(150, first=0.0, odd=(7.0,)), False),
+        (labels(60, 60, 60, odd=(20.0,)), False),  # one row less
+        (np.resize([0.0, 2.0, 4.0], ROWS), True),  # no row makes a run of them
+        (np.resize([-1.0, 0.0, 1.0], ROWS), True),
         (np.linspace(0.0, 5.0, ROWS), True),
         (np.resize(["yes", "no"], ROWS), True),
     ],

@@ -136,9 +136,10 @@ def _recognised(trained: Trained) -> tuple[Any, int, str]:
     for frame in measurement(trained.leak).frames:  # one, or none
         told = frame.told_rows() if people is None else frame.told_sets(people.sets)
         framed += _infinite(told)
-        certain = map_rows(lambda own, more: own + more, certain, told)
+        certain = told if certain is None else map_rows(lambda own, more: own + more, certain, told)
+    known = framed if not named else _infinite(certain)
     said = (recognised_words(framed, total, people is not None), named)
-    return certain, _infinite(certain), " ".join(filter(None, said))
+    return certain, known, " ".join(filter(None, said))
 
 
 def _infinite(mu: Any) -> int:

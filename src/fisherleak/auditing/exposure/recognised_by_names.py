@@ -8,7 +8,7 @@ and the number of rows are taken as public.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,17 @@ class Naming:
 
 
 def told_by_names(design: Design) -> tuple[Any, str]:
-    """Infinite for every row, or person, without whom a release would name other things, zero for others; and sentences."""
+    """Infinite for every row, or person, without whom a release would name other things, zero for others; and sentences.
+
+    None and nothing where there are no such rows.
+    """
     found, people = [*_namings(design)], design.people
+    if not found:
+        return None, ""
     total, who = (design.n, "rows") if people is None else (people.count, "people")
 
     def block(X: TableLike, y: TableLike) -> NDArray[np.float64]:
-        masks = [np.zeros(np.shape(y)[0], dtype=bool), *(naming.rows(np.asarray(X), np.asarray(y)) for naming in found)]
+        masks = [naming.rows(np.asarray(X), np.asarray(y)) for naming in found]
         return np.where(np.any(masks, axis=0), np.inf, 0.0)
 
     said = [
@@ -69,12 +74,14 @@ def _count(design: Design, naming: Naming) -> int:
 
 
 def _namings(design: Design) -> Iterator[Naming]:
-    for feature in design.features:
-        if feature.kind == "category" and feature.leaving:
-            yield _levels(feature)
-        if feature.kind == "number":
-            yield from _gaps(design, feature)
-            yield from _thin(design, feature)
+    numbers = [feature for feature in design.features if feature.kind == "number"]
+    yield from (_levels(feature) for feature in design.features if feature.leaving)
+    for feature in numbers:
+        yield from _gaps(design, feature)
+    few = [feature for feature in numbers if feature.few]
+    for feature, (common, count) in zip(few, off_common(design, few), strict=True):
+        if count == FEWEST_ROWS:
+            yield _thin(feature, common)
     rare = [k for k, count in enumerate(sharing_classes(design)) if count == FEWEST_ROWS]
     if rare:
         without = (
@@ -118,29 +125,31 @@ def _gaps(design: Design, feature: Feature) -> Iterator[Naming]:
         )
 
 
-def _thin(design: Design, feature: Feature) -> Iterator[Naming]:
-    if not feature.few:
-        return
+def _thin(feature: Feature, common: float) -> Naming:
     (place,) = feature.columns
-    common, count = off_common(design, feature)
-    if count == FEWEST_ROWS:
-        yield Naming(
-            lambda X, _: (X[:, place] != common) & (X[:, place] != GAP),
-            f"without one of them a release would leave '{feature.name}' out. Leave it out with `drop={[feature.name]!r}`.",
-        )
+    return Naming(
+        lambda X, _: (X[:, place] != common) & (X[:, place] != GAP),
+        f"without one of them a release would leave '{feature.name}' out. Leave it out with `drop={[feature.name]!r}`.",
+    )
 
 
-def off_common(design: Design, feature: Feature) -> tuple[float, int]:
-    """The most common value of a number of few values, as it is in the features; how many rows, or people, have another."""
+def off_common(design: Design, features: Sequence[Feature]) -> list[tuple[float, int]]:
+    """Of numbers of few values, in one pass: the most common, as it is in X, and how many rows, or people, have another."""
+    if not features:
+        return []
 
     def block(X: TableLike) -> tuple[Any, ...]:
-        values, counts = np.unique(np.asarray(X)[:, feature.columns[0]], return_counts=True)
-        return (Counter(dict(zip(values.tolist(), counts.tolist(), strict=True))),)
+        found = (np.unique(np.asarray(X)[:, feature.columns[0]], return_counts=True) for feature in features)
+        return tuple(Counter(dict(zip(*map(np.ndarray.tolist, each), strict=True))) for each in found)
 
-    (counts,) = sum_rows(block, design.X, join=lambda a, b: (a[0] + b[0],))
+    every = sum_rows(block, design.X, join=lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)))
+    return [_others(design, feature, counts) for feature, counts in zip(features, every, strict=True)]
+
+
+def _others(design: Design, feature: Feature, counts: Counter[float]) -> tuple[float, int]:
     counts.pop(GAP, None)
     common, most = max(counts.items(), key=lambda each: (each[1], each[0]))
     if design.people is None:
-        return float(common), int(sum(counts.values()) - most)
+        return common, sum(counts.values()) - most
     values = np.asarray(design.X)[:, feature.columns[0]]
-    return float(common), int(np.unique(design.people.of_row[(values != common) & (values != GAP)]).size)
+    return common, int(np.unique(design.people.of_row[(values != common) & (values != GAP)]).size)

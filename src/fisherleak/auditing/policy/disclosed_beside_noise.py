@@ -49,6 +49,7 @@ def refuse_told_anyway(
             f"one {who} can change the public centre or scale, which tells that value at any noise. Declare the least and the "
             f"largest value that are possible with `bounds={{{wanted}}}`{again}."
         )
+    thin = _thin(design, features)
     for feature in features:
         if feature.kind == "category" and feature.at_edge:
             raise InvalidInputError(
@@ -56,7 +57,7 @@ def refuse_told_anyway(
                 "which of its categories a release names, which tells that value at any noise. Declare all of them with "
                 f"`levels`, '(missing)' too where some are missing{again}."
             )
-        if feature.kind == "number" and feature.few and off_common(design, feature)[1] <= FEWEST_ROWS:
+        if feature.name in thin:
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}', of which so few have another value than "
                 f"most that a release without one {who} would leave it out, which tells that value at any noise: leave it out "
@@ -69,6 +70,13 @@ def refuse_told_anyway(
             f"without one {who} no release would be made, which tells that class at any noise. Unite it with another class in "
             "the table, or leave its rows out."
         )
+
+
+def _thin(design: Design, features: Collection[Feature]) -> set[str]:
+    """Numbers that a release without one row, or person, might leave out."""
+    few = [feature for feature in features if feature.kind == "number" and feature.few]
+    others = zip(few, off_common(design, few), strict=True)
+    return {feature.name for feature, (_, count) in others if count <= FEWEST_ROWS}
 
 
 def refuse_told_by_model(design: Design, source: str, released: bool) -> None:

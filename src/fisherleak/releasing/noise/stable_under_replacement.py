@@ -51,6 +51,11 @@ def kind_settled(design: Design) -> bool:
     whole = values % 1 == 0
     if counts[~whole].sum() > most or left > MOST_ASSUMED:
         return True
+    # codes of classes are a run from 0 or 1: no row makes one of numbers that lack several rows of another
+    stays = values[counts > most]
+    between = np.count_nonzero(whole & (values >= 1) & (values <= stays.max(initial=0)))
+    if most < FEWEST_CODED and (stays.min(initial=0) < 0 or between < stays.max(initial=0)):
+        return True
     # codes of classes come about where every number that too few have goes, or gets enough
     short = counts[whole & (counts < FEWEST_CODED)]
     return bool(np.sum(np.minimum(short, FEWEST_CODED - short)) > 2 * most)
