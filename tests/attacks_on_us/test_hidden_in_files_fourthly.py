@@ -14,7 +14,7 @@ import scipy.stats
 pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
-from attacks_on_us.test_hidden_in_files import audited, earlier_file, mended
+from attacks_on_us.test_hidden_in_files import audited, earlier_file, in_tree, mended
 from attacks_on_us.test_hidden_in_files_thirdly import card_of, rewritten
 from fisherleak.auditing.confirming.unconfirmed import SIGNER
 from fisherleak.engine.noise import Gaussian, Laplace
@@ -325,3 +325,24 @@ def test_marks_that_were_made_without_the_entry_still_hold(on_ledger: tuple[Path
     found = verify(path, ledger=ledger)
     assert found.failed is None
     assert "its mark was made without what was recorded of it" in found.confirmed[-1]
+
+
+# Digits
+
+
+def test_the_scale_is_that_of_its_offset(chosen: Path, few: RawTable) -> None:
+    scale = card_of(chosen)["noise"]["scale"]
+    assert any(each.startswith("The limit, in every digit: it was given") for each in audited(chosen, few).unconfirmed)
+    rewritten(chosen, lambda card: card["noise"].update(scale=scale * (1 + 1e-12)))
+    assert "'noise.calibrated.offset'" in str(verify(chosen).failed)
+
+
+@pytest.mark.parametrize(
+    ("version", "passes"), [("0.11.0", True), ("5000.5300.4731.dev411", False), ("0.999.0", False)]
+)
+def test_another_version_of_skops_is_said(version: str, passes: bool, chosen: Path) -> None:
+    mended(chosen, in_tree(lambda tree: tree.update(_skops_version=version))(chosen))
+    found = verify(chosen)
+    assert (found.failed is None) == passes
+    assert not passes or f"says that skops {version}, protocol 2 wrote it" in found.confirmed[-1]
+    assert passes or "a version of skops that there is none of" in str(found.failed)
