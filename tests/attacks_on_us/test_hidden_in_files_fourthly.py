@@ -26,7 +26,7 @@ from fisherleak.releasing.cards.cards import model_of
 from fisherleak.releasing.cards.signatures import _EIGHTH, FIELD, file_digest
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.releasing.files.verification import DECLARED, NO_KEY, OTHER_ENTRIES, verify
-from fisherleak.releasing.ledgers import marked_part
+from fisherleak.releasing.ledgers import marked_part, spent_on
 from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.moved_parameters import BetweenClasses, moved_from_fit
@@ -325,6 +325,25 @@ def test_marks_that_were_made_without_the_entry_still_hold(on_ledger: tuple[Path
     found = verify(path, ledger=ledger)
     assert found.failed is None
     assert "its mark was made without what was recorded of it" in found.confirmed[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights": -1}, {"rows": None}, {"theta": "x"}, {"B": [[1.0]]}, {"columns": [1]}, {"labels": {}}, {"about": 5}],
+)
+def test_an_entry_that_is_none_is_refused(
+    change: Json, on_ledger: tuple[Path, Path], few: RawTable, tmp_path: Path
+) -> None:
+    _, ledger = on_ledger
+    content = read_content(ledger)
+    content["entries"][0] |= change
+    write_content(ledger, content)
+    with pytest.raises((DataError, InvalidInputError)):
+        spent_on(ledger, few)
+    with pytest.raises((DataError, InvalidInputError)):
+        save_model(
+            few, Settings("y", held_out=0.0), tmp_path / "n.skops", noise=2.0, ledger=ledger, limit=1e6, random_state=0
+        )
 
 
 # Digits
