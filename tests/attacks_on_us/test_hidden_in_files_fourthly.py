@@ -227,7 +227,8 @@ def test_sentences_on_what_was_not_given_are_written_again(chosen: Path) -> None
 def test_honest_sentences_are_those_of_the_card(given: Json, limit: Json, few: RawTable, tmp_path: Path) -> None:
     """A release holds them against its card before it writes either."""
     path = tmp_path / "m.skops"
-    save_model(few, Settings("y", held_out=0.0, **({"l2": 1.0} | given)), path, **CHOOSING | limit)
+    settings: Json = {"l2": 1.0} | given
+    save_model(few, Settings("y", held_out=0.0, **settings), path, **CHOOSING | limit)
     assert any(each.startswith("No shape was given.") for each in card_of(path)["assumptions"])
     assert verify(path).failed is None
 
