@@ -125,6 +125,34 @@ def test_laplace_noise_on_classes_still_passes(tmp_path: Path, kinds: RawTable) 
     assert audited(path, kinds).failed is None
 
 
+def test_noise_that_cancels_between_columns_hides_nothing(tmp_path: Path) -> None:
+    """Twelve numbers, each twice in other units: noise that one adds the other takes away."""
+    rng = np.random.default_rng(0)
+    frame = {f"x{j}": rng.normal(50, 10, ROWS).round(1) for j in range(WIDTH)}
+    frame |= {f"z{j}": (frame[f"x{j}"] / 2.54).round(1) for j in range(WIDTH)}
+    frame["y"] = (sum(frame.values()) / 10 + rng.normal(0, 20, ROWS)).round(1)
+    raw, path, settings = (
+        from_frame(pandas.DataFrame(frame)),
+        tmp_path / "m.skops",
+        Settings("y", held_out=0.0, l2=0.01),
+    )
+    save_model(raw, settings, path, noise=2.0, random_state=0)
+    assert audited(path, raw).failed is None
+    trained = train(raw, settings)
+    at = {feature.name: feature for feature in trained.design.features}
+    drawn, noise = (
+        2.0 * rng.permutation(scipy.stats.norm.ppf((np.arange(WIDTH) + 0.5) / WIDTH)),
+        np.zeros(2 * WIDTH + 1),
+    )
+    for j in range(WIDTH):
+        one, other = at[f"x{j}"], at[f"z{j}"]
+        noise[one.columns[0]], noise[other.columns[0]] = drawn[j], -drawn[j] * 2.54 * other.scale / one.scale
+    with_parameters(path, own_parameters(trained) + noise)
+    assert verify(path).failed is None
+    with pytest.raises(InvalidInputError, match="holds no noise of the scale that its card claims"):
+        audited(path, raw)
+
+
 # Bounds and sentences of cards
 
 
