@@ -14,7 +14,7 @@ import scipy.stats
 pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
 
-from attacks_on_us.test_hidden_in_files import audited, earlier_file, mended
+from attacks_on_us.test_hidden_in_files import audited, earlier_file, in_tree, mended
 from attacks_on_us.test_hidden_in_files_thirdly import card_of, rewritten
 from fisherleak.auditing.confirming.unconfirmed import SIGNER
 from fisherleak.engine.noise import Gaussian, Laplace
@@ -26,7 +26,7 @@ from fisherleak.releasing.cards.cards import model_of
 from fisherleak.releasing.cards.signatures import _EIGHTH, FIELD, file_digest
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.releasing.files.verification import DECLARED, NO_KEY, OTHER_ENTRIES, verify
-from fisherleak.releasing.ledgers import marked_part
+from fisherleak.releasing.ledgers import marked_part, spent_on
 from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.moved_parameters import BetweenClasses, moved_from_fit
@@ -123,6 +123,34 @@ def test_laplace_noise_on_classes_still_passes(tmp_path: Path, kinds: RawTable) 
     path = tmp_path / "m.skops"
     save_model(kinds, CLASSED, path, noise=Laplace(0.5), random_state=0)
     assert audited(path, kinds).failed is None
+
+
+def test_noise_that_cancels_between_columns_hides_nothing(tmp_path: Path) -> None:
+    """Twelve numbers, each twice in other units: noise that one adds the other takes away."""
+    rng = np.random.default_rng(0)
+    frame = {f"x{j}": rng.normal(50, 10, ROWS).round(1) for j in range(WIDTH)}
+    frame |= {f"z{j}": (frame[f"x{j}"] / 2.54).round(1) for j in range(WIDTH)}
+    frame["y"] = (sum(frame.values()) / 10 + rng.normal(0, 20, ROWS)).round(1)
+    raw, path, settings = (
+        from_frame(pandas.DataFrame(frame)),
+        tmp_path / "m.skops",
+        Settings("y", held_out=0.0, l2=0.01),
+    )
+    save_model(raw, settings, path, noise=2.0, random_state=0)
+    assert audited(path, raw).failed is None
+    trained = train(raw, settings)
+    at = {feature.name: feature for feature in trained.design.features}
+    drawn, noise = (
+        2.0 * rng.permutation(scipy.stats.norm.ppf((np.arange(WIDTH) + 0.5) / WIDTH)),
+        np.zeros(2 * WIDTH + 1),
+    )
+    for j in range(WIDTH):
+        one, other = at[f"x{j}"], at[f"z{j}"]
+        noise[one.columns[0]], noise[other.columns[0]] = drawn[j], -drawn[j] * 2.54 * other.scale / one.scale
+    with_parameters(path, own_parameters(trained) + noise)
+    assert verify(path).failed is None
+    with pytest.raises(InvalidInputError, match="holds no noise of the scale that its card claims"):
+        audited(path, raw)
 
 
 # Bounds and sentences of cards
@@ -227,7 +255,8 @@ def test_sentences_on_what_was_not_given_are_written_again(chosen: Path) -> None
 def test_honest_sentences_are_those_of_the_card(given: Json, limit: Json, few: RawTable, tmp_path: Path) -> None:
     """A release holds them against its card before it writes either."""
     path = tmp_path / "m.skops"
-    save_model(few, Settings("y", held_out=0.0, **({"l2": 1.0} | given)), path, **CHOOSING | limit)
+    settings: Json = {"l2": 1.0} | given
+    save_model(few, Settings("y", held_out=0.0, **settings), path, **CHOOSING | limit)
     assert any(each.startswith("No shape was given.") for each in card_of(path)["assumptions"])
     assert verify(path).failed is None
 
@@ -325,3 +354,43 @@ def test_marks_that_were_made_without_the_entry_still_hold(on_ledger: tuple[Path
     found = verify(path, ledger=ledger)
     assert found.failed is None
     assert "its mark was made without what was recorded of it" in found.confirmed[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights": -1}, {"rows": None}, {"theta": "x"}, {"B": [[1.0]]}, {"columns": [1]}, {"labels": {}}, {"about": 5}],
+)
+def test_an_entry_that_is_none_is_refused(
+    change: Json, on_ledger: tuple[Path, Path], few: RawTable, tmp_path: Path
+) -> None:
+    _, ledger = on_ledger
+    content = read_content(ledger)
+    content["entries"][0] |= change
+    write_content(ledger, content)
+    with pytest.raises((DataError, InvalidInputError)):
+        spent_on(ledger, few)
+    with pytest.raises((DataError, InvalidInputError)):
+        save_model(
+            few, Settings("y", held_out=0.0), tmp_path / "n.skops", noise=2.0, ledger=ledger, limit=1e6, random_state=0
+        )
+
+
+# Digits
+
+
+def test_the_scale_is_that_of_its_offset(chosen: Path, few: RawTable) -> None:
+    scale = card_of(chosen)["noise"]["scale"]
+    assert any(each.startswith("The limit, in every digit: it was given") for each in audited(chosen, few).unconfirmed)
+    rewritten(chosen, lambda card: card["noise"].update(scale=scale * (1 + 1e-12)))
+    assert "'noise.calibrated.offset'" in str(verify(chosen).failed)
+
+
+@pytest.mark.parametrize(
+    ("version", "passes"), [("0.11.0", True), ("5000.5300.4731.dev411", False), ("0.999.0", False)]
+)
+def test_another_version_of_skops_is_said(version: str, passes: bool, chosen: Path) -> None:
+    mended(chosen, in_tree(lambda tree: tree.update(_skops_version=version))(chosen))
+    found = verify(chosen)
+    assert (found.failed is None) == passes
+    assert not passes or f"says that skops {version}, protocol 2 wrote it" in found.confirmed[-1]
+    assert passes or "a version of skops that there is none of" in str(found.failed)

@@ -16,7 +16,7 @@ import numpy as np
 from fisherleak._support.namespaces import Seed
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["STEP", "OnGrid", "drawn_offset", "on_public_grid", "pivot_probability", "up_to_grid"]
+__all__ = ["STEP", "OnGrid", "drawn_offset", "nearest_on_grid", "on_public_grid", "pivot_probability", "up_to_grid"]
 
 STEPS = 4
 STEP = 2.0 ** (1.0 / STEPS)
@@ -60,6 +60,11 @@ def up_to_grid(scale: float, offset: float) -> float:
     while _at(place, offset) < scale:
         place += 1
     return _at(place, offset)
+
+
+def nearest_on_grid(scale: float, offset: float) -> float:
+    """The number of the grid with an offset that is nearest to one."""
+    return _at(round(STEPS * math.log2(scale) - offset), offset)
 
 
 def _at(place: int, offset: float) -> float:

@@ -8,8 +8,9 @@ Nothing inside a file tells that it is an older copy of itself: only what was gi
 
 from __future__ import annotations
 
+import contextlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of
-from fisherleak.errors import InvalidInputError
+from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
@@ -66,6 +67,19 @@ class Spent:
     renamed: int
 
 
+@contextlib.contextmanager
+def _entries_of(path: Path) -> Iterator[None]:
+    """Refuse a ledger of which an entry does not hold what entries do: its digest is right, and someone wrote into it."""
+    try:
+        yield
+    except FisherleakError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        raise DataError(
+            f"'{path}' is damaged: an entry does not hold what entries do. Restore it from a copy."
+        ) from None
+
+
 def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit: float | None) -> int:
     """Record the release of a model with noise on its own coefficients, unless it takes anyone past a limit."""
     if trained.design.filled:
@@ -76,14 +90,12 @@ def spend(path: Path, trained: Trained, settings: Settings, noise: Noise, limit:
     recordable(trained.leak.with_noise(noise))
     leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))
     label = (trained.design.target.centre, trained.design.target.scale)
-    return record_release(
-        path,
-        *(_in_own_units(leak, trained.design), _ids(trained.design)),
-        None if trained.design.target.classes else label,
-        limit,
-        _units(trained.design),
-        _about(settings),
-    )
+    own, ids = _in_own_units(leak, trained.design), _ids(trained.design)
+    with _entries_of(path):
+        return record_release(
+            *(path, own, ids, None if trained.design.target.classes else label, limit),
+            *(_units(trained.design), _about(settings)),
+        )
 
 
 def mark(path: Path, number: int, file_digest: str) -> Json:
@@ -94,12 +106,13 @@ def mark(path: Path, number: int, file_digest: str) -> Json:
 def spent_on(path: Path, raw: RawTable) -> Spent:
     """What the releases on a ledger have told about the rows of a table, read as for the last of them."""
     ledger = Ledger(path)
-    settings = replace(_settings(ledger), held_out=0.0)
-    design = design_of(raw, settings.choices, settings.model, 0.0, settings.seed, None, label_rules())
-    ids = _ids(design)
-    asked = held_against(ledger.path, design.frame(), design.labels(), ids)
-    etas = asked.etas(_units(design), _about(settings))
-    return Spent(ledger.entries, ids, etas, asked.left, asked.known.renamed)
+    with _entries_of(path):
+        settings = replace(_settings(ledger), held_out=0.0)
+        design = design_of(raw, settings.choices, settings.model, 0.0, settings.seed, None, label_rules())
+        ids = _ids(design)
+        asked = held_against(ledger.path, design.frame(), design.labels(), ids)
+        etas = asked.etas(_units(design), _about(settings))
+        return Spent(ledger.entries, ids, etas, asked.left, asked.known.renamed)
 
 
 def _about(settings: Settings) -> Json:

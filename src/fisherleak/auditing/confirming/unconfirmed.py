@@ -30,6 +30,8 @@ OFFSET = (
 LIMITED = (
     "Which columns the limit is on, {} of {}: they were given, and noise for some of them can be enough for others."
 )
+LIMIT_GIVEN = "The limit, in every digit: it was given{}."
+LEAST = ", and the last digits of the least deviation under 'noise.calibrated.least' are rounding"
 SETTINGS_GIVEN = "Settings that the table does not decide, in every digit: {}. They were given."
 NAMED_BEFORE = (
     "Columns and categories that settings name without changing anything, and the probability of another noise scale: version "
@@ -71,6 +73,8 @@ def left_open(saved: SavedModel, audit: Audit) -> list[str]:
     if isinstance(saved.card["noise"].get("shape"), list):
         found.append(PUBLIC_SHAPE)
     found.append(SETTINGS_GIVEN.format(", ".join(_given_settings(saved))))
+    if saved.card["eta"]["limit"] is not None:
+        found.append(LIMIT_GIVEN.format(LEAST if getattr(told, "least", None) is not None else ""))
     limited = saved.card["eta"]["limit_columns"]
     if limited is not None:
         found.append(LIMITED.format(len(limited), len(audit.design.features) + 1))

@@ -18,7 +18,7 @@ from fisherleak.engine.noise import grid_of
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import DataError, FisherleakError
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
-from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.noise_scale_grid import nearest_on_grid
 from fisherleak.releasing.cards.canonical_settings import wrong_setting
 from fisherleak.releasing.cards.card_fields import check_fields
 from fisherleak.releasing.cards.cards import (
@@ -41,8 +41,8 @@ from fisherleak.training.trained_model import COUNTED
 
 __all__ = ["check_card"]
 
-ROUNDED = 1e-9
-"""Parts of a step that logarithms round."""
+ROUNDED, ROUNDED_EARLIER = 1e-15, 1e-10
+"""Parts of a scale that a power and a product round."""
 
 
 def check_card(card: Json, where: str) -> None:
@@ -143,7 +143,7 @@ def _noise(card: Json, size: int) -> str | None:
         return "noise.calibrated.offset"
     if told is not None and card["schema"] == CARD and not _in_hundredths(told.get("probability")):
         return "noise.calibrated.probability"
-    if told is not None and told["over"] != ADMISSIBLE and not _on_grid(noise["scale"]):
+    if told is not None and told["over"] != ADMISSIBLE and not _on_grid(card, noise["scale"]):
         return "noise.scale"
     if shape is not None and not named and [len(row) for row in shape] != [size] * size:
         return "noise.shape"
@@ -159,17 +159,17 @@ def _noise(card: Json, size: int) -> str | None:
 
 def _is_offset_of(card: Json, offset: float) -> bool:
     """Whether the scale, in the target's unit, is a power of the step with this offset."""
-    steps = math.log(card["noise"]["scale"] / card["target"]["unit"], STEP) - offset
-    return abs(steps - round(steps)) < ROUNDED
+    return _on_grid(card, card["noise"]["scale"] / card["target"]["unit"], offset)
 
 
 def _in_hundredths(chance: Any) -> bool:
     return chance is None or (type(chance) is float and 0 < chance == round(chance, 2))
 
 
-def _on_grid(scale: float) -> bool:
-    steps = math.log(scale, STEP)
-    return abs(steps - round(steps)) < ROUNDED
+def _on_grid(card: Json, scale: float, offset: float = 0.0) -> bool:
+    """Whether a scale is a power of the step with an offset, but for the last two bits; version 0.1.0 is given more."""
+    room = ROUNDED if card["schema"] == CARD else ROUNDED_EARLIER
+    return abs(scale / nearest_on_grid(scale, offset) - 1.0) <= room
 
 
 def _bounds_are_of(card: Json, bounds: Json | None) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,14 @@ ENCODER_BYTES, INDICATOR_BYTES = 24_000, 14_000
 a small file cost the time of a large one."""
 
 
-def check_rebuilt(path: Path, card: Json) -> Pipeline:
-    """The model in a file, built anew; refuses a file that is not the one that its card and its parameters on the grid give.
+SKOPS = re.compile(r"0\.[1-9][0-9]?\.[0-9]")
+"""Versions of skops that there are."""
+
+
+def check_rebuilt(path: Path, card: Json) -> tuple[Pipeline, str | None]:
+    """The model in a file, built anew, and the version of skops where it is another than here.
+
+    Refuses a file that is not the one that its card and its parameters on the grid give.
 
     Nothing is loaded from the file but the numbers in it: a file of other versions of scikit-learn or skops gives the model of
     the version that runs.
@@ -54,7 +61,7 @@ def check_rebuilt(path: Path, card: Json) -> Pipeline:
         raise holds(path, "another model") from None
 
 
-def _model_in(path: Path, card: Json) -> Pipeline:
+def _model_in(path: Path, card: Json) -> tuple[Pipeline, str | None]:
     earlier, model = card["schema"] != CARD, model_of(card)
     file = ModelFile.read(path, most_bytes(card), card["model"]["file_sha256"], earlier)
     _check_sizes(path, file, model)
@@ -70,9 +77,13 @@ def _model_in(path: Path, card: Json) -> Pipeline:
         wrong = "another version of scikit-learn than its card"
     if wrong is None and not same and _versions(file) == _versions(own):
         wrong = "attributes that this version of scikit-learn does not write so"
+    protocol, skops, _ = _versions(file)
+    other = [protocol, skops] != _versions(own)[:2]
+    if wrong is None and other and SKOPS.fullmatch(skops) is None:
+        wrong = "a version of skops that there is none of"
     if wrong is not None:
         raise holds(path, wrong)
-    return built
+    return built, f"skops {skops}, protocol {protocol}" if other else None
 
 
 def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:

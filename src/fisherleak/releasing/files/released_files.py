@@ -60,7 +60,7 @@ from fisherleak.releasing.noise.shaping import OWN, own_rows_shape
 from fisherleak.releasing.table_model import TableModel, checked_request, limited_columns, named_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced_again, check_balance
-from fisherleak.training.moved_parameters import moved_by_noise_alone, moved_from_fit
+from fisherleak.training.moved_parameters import moved_along_rows, moved_by_noise_alone, moved_from_fit
 from fisherleak.training.noise_words import UNLIKELY, by_its_noise, drawn_alike, from_card
 from fisherleak.training.pipelines import own_parameters
 from fisherleak.training.trained_model import Settings, Trained, train
@@ -372,7 +372,8 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
         raise InvalidInputError(
             f"'{saved.path.name}' has the noise that its card claims in few of its parameters only: do not pass it on."
         )
-    if found == "too near":
+    along = moved_along_rows(trained, saved.model, saved.noise_on(trained))
+    if found == "too near" or any(by_its_noise(own, part) == "too near" for part, own in along):
         raise InvalidInputError(
             f"'{saved.path.name}' holds no noise of the scale that its card claims: do not pass it on."
         )

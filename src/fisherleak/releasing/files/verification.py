@@ -52,6 +52,7 @@ WHOLE_EARLIER = (
     "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters were checked. The "
     "numbers, times and orders that skops wrote into the file were not, and can carry other data."
 )
+OTHER_SKOPS = "The file says that {} wrote it, which is another than here: that was compared with nothing."
 EARLIEST = (
     "The card is of schema 1: digests and signature were checked, and nothing else of file or card. Either can carry other "
     "data; release the model again."
@@ -152,7 +153,9 @@ def _other_names(card: Json) -> list[str]:
 def whole_model(path: Path, card: Json) -> tuple[Pipeline, str]:
     """The model in a file, built anew, and what was checked; refuses anything in file or card that is not accounted for."""
     check_card(card, f"'{card_path(path)}'")
-    return check_rebuilt(path, card), WHOLE if card["schema"] == CARD else WHOLE_EARLIER
+    built, skops = check_rebuilt(path, card)
+    checked = WHOLE if card["schema"] == CARD else WHOLE_EARLIER
+    return built, checked if skops is None else f"{checked} {OTHER_SKOPS.format(skops)}"
 
 
 def _file(path: Path, card: Json) -> tuple[str, bool]:
