@@ -320,3 +320,21 @@ def test_a_card_does_not_tell_whether_its_kind_of_model_was_given(
         line = ["audit", table, "--released", model, "--policy", policy, "--no-attacks", "--draws", "2", "--quiet"]
         assert main(line) == status
         assert ('write model = "linear" under [require]' in capsys.readouterr().err) == (status == 2)
+
+
+@pytest.mark.parametrize("limited", [(), ("--attribute", "a")], ids=["rows", "a column"])
+def test_a_release_with_a_shape_of_the_rows_present_passes_its_own_audit(
+    limited: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its card says that the limit does not count the shape; the audit holds it to that, and says what is so with it."""
+    monkeypatch.chdir(tmp_path)
+    plain().to_csv("t.csv", index=False)
+    ends = [text for name, end in (("a", 4), ("b", 4), ("y", 8)) for text in ("--bounds", f"{name}=-{end}:{end}")]
+    own = ["--target", "y", "--over", "max", "--shape", "hessian", "--eta", "0.05", *limited, *ends]
+    assert main(["release", "t.csv", *own, "--out", "m.skops"]) == 0
+    assert "not counted" in capsys.readouterr().out
+    assert main(["audit", "t.csv", "--released", "m.skops", "--no-attacks"]) == 0
+    said = capsys.readouterr().out
+    assert "without what the noise's shape tells by itself, as the card says" in said
+    card = json.loads(Path("m.skops.json").read_text("utf-8"))
+    assert card["noise"]["calibrated"]["over"] == "max"

@@ -271,7 +271,9 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
         return "The card claims no limit.", True
     limit, columns = float(claims["limit"]), claims["limit_columns"]
     words = limited_words(columns, saved.settings.person)
-    largest = _largest(audit, columns)
+    told = calibration_of(audit.noise.noise)
+    held = audit.trained.shape is not None and told is not None and told.over == "max"
+    largest = _largest(audit, columns) if not held else _with_shape_held(audit, columns)
     if claims["limit_on"] != words:
         return f"The card of '{saved.path.name}' says in two ways what its limit is on, which do not agree.", False
     if not largest * (1 - 1e-9) <= limit:
@@ -280,7 +282,6 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             f"{number(largest)}: the limit is not kept.",
             False,
         )
-    told = calibration_of(audit.noise.noise)
     if told is not None and told.counted:
         return _admitted(saved, audit, limit, columns, words)
     if limit > ROUNDED_UP * largest:
@@ -289,7 +290,11 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             f"{largest:.2g}: one of them was changed.",
             False,
         )
-    return f"The limit of {limit:g} on {words} follows: the largest eta there is {number(largest)}.", True
+    follows = f"The limit of {limit:g} on {words} follows: the largest eta there is {number(largest)}"
+    if not held:
+        return f"{follows}.", True
+    both = number(_largest(audit, columns))
+    return f"{follows}, without what the noise's shape tells by itself, as the card says. With it, it is {both}.", True
 
 
 def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
@@ -351,6 +356,13 @@ def _shape(saved: SavedModel) -> Any:
     if isinstance(shape, str):
         return LEAST_LOSS if shape == FOR_ANYONE else shape
     return shape if shape is None else np.asarray(shape)
+
+
+def _with_shape_held(audit: Audit, columns: list[str] | None) -> float:
+    """The largest eta of what a limit is on, of the noise's mean alone: a limit on the rows present holds its shape fixed."""
+    leak, unit = audit.trained.leak, {feature.name: feature.scale for feature in audit.design.features}
+    of = [(None, 1.0)] if columns is None else [([name], unit.get(name, 1.0)) for name in columns]
+    return max(digest(leak.per_example(names), 1).high / own for names, own in of) / audit.unit_scale
 
 
 def _largest(audit: Audit, columns: list[str] | None) -> float:
