@@ -196,7 +196,7 @@ def test_draws_and_seeds_do_not_decide_utility(gate: Gate) -> None:
     )
     trained = trained_on(kind_of("linear"), design, DEFAULT_L2, None, "nothing")
     truth = tradeoff(trained, [0.5], 20_000, 0).points[0]
-    assert truth.utility - 1.5 < first["value"] < truth.utility + truth.unsure
+    assert truth.utility - 1.5 < first["value"] < truth.utility + 0.1  # one in forty such ends is above the truth
     values = [each.utility - each.unsure for seed in range(100) for each in tradeoff(trained, [0.5], 100, seed).points]
     assert np.mean(np.array(values) > truth.utility) < 0.1
 

@@ -1062,7 +1062,8 @@ def test_files_that_version_0_1_0_wrote_pass(name: str, of_earlier_version: Path
     """With rare categories, whole numbers as categories and gaps; the last with a limit and a penalty by public numbers."""
     path = of_earlier_version / f"{name}.skops"
     found = verify(path)
-    assert (found.failed, found.confirmed[-1]) == (None, WHOLE_EARLIER)
+    assert found.failed is None
+    assert found.confirmed[-1].startswith(WHOLE_EARLIER)  # and that another version of skops wrote it, where one did
     assert audited(path, from_frame(pandas.read_csv(of_earlier_version / "table.csv"))).failed is None
 
 

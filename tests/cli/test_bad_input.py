@@ -274,8 +274,12 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
         "not the model that its card describes",
     ),
     "another model": (good(file("m.skops", ZIP), card), RELEASED, "not the model that its card describes"),
-    "released without a table": (good(), ["audit", "--released", "m.skops"], "needs the TABLE"),
-    "released with settings": (good(), [*RELEASED, "--l2", "1"], "--l2 cannot be given with --released"),
+    "released without a table": (good(), ["audit", "--released", "t.csv"], "needs the TABLE"),
+    "released with settings": (
+        good(),
+        ["audit", "t.csv", "--released", "t.csv", "--l2", "1"],
+        "--l2 cannot be given with --released",
+    ),
     "attack: no noise": (good(), ["attack", "t.csv", "--target", "y", "--attribute", "city"], "--noise is missing"),
     "attack: no attribute": (good(), ["attack", "t.csv", "--target", "y", "--noise", "1"], "--attribute"),
     "attack: noise negative": (

@@ -34,6 +34,7 @@ Command = Callable[..., Any]
         ("x,y\n", "no rows"),
         ("x,y\n" + "1,\xff\n" * 50, "is not encoded in utf-8"),
     ],
+    ids=["bytes far down", "a name twice", "a field more", "no rows", "bytes"],
 )
 def test_bad_large_csv_files(text: str, message: str, tmp_path: Path, fisherleak: Command) -> None:
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))

@@ -46,11 +46,11 @@ LOADED = "print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sy
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
 
-def run(*arguments: str, **variables: str) -> tuple[str, set[str]]:
-    """What a command prints in a process of its own, and the packages it loads."""
+def run(*arguments: str, refused: str = "", **variables: str) -> tuple[str, set[str]]:
+    """What a command prints in a process of its own, and the packages it loads; what it refuses, if it does."""
     command = [sys.executable, "-c", TOLD + LOADED, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **variables})
-    assert done.stderr == ""
+    assert refused in done.stderr if refused else not done.stderr
     out, _, packages = done.stdout.rstrip("\n").rpartition("\n")
     return out.rstrip("\n"), set(json.loads(packages))
 
@@ -71,6 +71,13 @@ def test_help_and_version_load_no_library(line: list[str], of_parser: set[str]) 
     out, packages = run(*line)
     assert out.startswith(("fisherleak ", "Usage: "))
     assert not packages & (HEAVY - of_parser)
+
+
+@pytest.mark.parametrize(
+    "line", ["audit no.csv --target y", "attack no.csv --target y --attribute a", "verify no.skops"], ids=str
+)
+def test_a_missing_file_is_said_before_any_library_is_loaded(line: str, of_parser: set[str]) -> None:
+    assert not run(*line.split(), refused="does not exist")[1] & (HEAVY - of_parser)
 
 
 def test_the_entry_point_loads_not_even_the_parser() -> None:

@@ -11,7 +11,20 @@ from pathlib import Path
 
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["check_file_place", "check_folder_place", "written_whole"]
+__all__ = ["NO_MODEL", "NO_TABLE", "check_file_place", "check_folder_place", "refuse_missing", "written_whole"]
+
+NO_TABLE = "'{}' does not exist: check the name, or use - for standard input."
+NO_MODEL = "'{}' does not exist: name the file of a released model."
+
+
+def refuse_missing(name: str | os.PathLike[str], sentence: str) -> None:
+    """Refuse a file that is not there; whatever else is wrong with a name is left to those who open it."""
+    try:
+        Path(name).stat()
+    except FileNotFoundError:
+        raise DataError(sentence.format(name)) from None
+    except (OSError, ValueError):
+        return
 
 
 def check_folder_place(folder: Path, overwrite: bool) -> None:

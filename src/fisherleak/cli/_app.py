@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import typer.main
 from typer.core import TyperCommand
 
 from fisherleak import __version__
+from fisherleak._support.atomic import NO_MODEL, NO_TABLE, refuse_missing
 from fisherleak.cli._common import emit, interruptible
 from fisherleak.cli._options import Debug
 from fisherleak.cli.commands.answers import answers
@@ -25,6 +26,7 @@ from fisherleak.errors import InvalidInputError
 
 __all__ = ["COMMANDS", "app", "parser"]
 
+PATTERN = set("*?[")
 COMMANDS: list[Callable[..., int]] = [audit, release, answers, ledger, verify, attack, reproduce]
 
 app = typer.Typer(
@@ -38,6 +40,16 @@ app = typer.Typer(
 )
 
 
+def _check_there(command: str | None, given: Mapping[str, Any]) -> None:
+    """Refuse files that are not there before anything heavy is loaded; of patterns and folders, those who read them do."""
+    for name in ("table", "queries"):
+        if given.get(name) not in (None, "-") and not PATTERN & set(given[name]):
+            refuse_missing(given[name], NO_TABLE)
+    model = given.get("released") or (given["model"] if command == verify.__name__ else None)
+    if model is not None:
+        refuse_missing(model, NO_MODEL)
+
+
 class OnceCommand(TyperCommand):
     """A command whose options take one value each, but for those that are lists; flags may be repeated."""
 
@@ -47,7 +59,10 @@ class OnceCommand(TyperCommand):
             _, _, given = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(map(id, given)).items():
                 self._check(next(each for each in given if id(each) == option), count)
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            _check_there(self.name, ctx.params)
+        return left
 
     @staticmethod
     def _check(option: Any, count: int) -> None:

@@ -62,7 +62,7 @@ def test_a_device_without_an_end_is_no_table() -> None:
         read_table("/dev/zero")
 
 
-@pytest.mark.parametrize("packed", [b"\0" * 2**22, b"a,b\n" * 2**20])
+@pytest.mark.parametrize("packed", [b"\0" * 2**22, b"a,b\n" * 2**20], ids=["zeros", "lines"])
 def test_what_is_unpacked_is_a_table_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**24 if packed[:1] == b"\0" else 2**22))
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(packed))

@@ -16,7 +16,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.atomic import check_file_place, written_whole
+from fisherleak._support.atomic import NO_MODEL, check_file_place, refuse_missing, written_whole
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
@@ -298,8 +298,7 @@ def load_model(path: Path) -> SavedModel:
 def _check_readable(path: Path) -> None:
     if path.is_dir():
         raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
-    if not path.exists():
-        raise DataError(f"'{path}' does not exist: name the file of a released model.")
+    refuse_missing(path, NO_MODEL)
     if not path.is_file():
         raise DataError(f"'{path}' is no regular file (a pipe or a device): it is not read. Name a file.")
     try:

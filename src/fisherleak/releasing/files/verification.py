@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sklearn.pipeline import Pipeline
 
+from fisherleak._support.atomic import NO_MODEL, refuse_missing
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.releasing.cards.card_checks import check_card
@@ -106,8 +107,7 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
         raise InvalidInputError(f"'{path}' is a folder: a released model is a file.")
     if path.exists() and not path.is_file():
         raise DataError(f"'{path}' is no regular file (a pipe or a device): it is not read. Name a file.")
-    if not path.is_file():
-        raise DataError(f"'{path}' does not exist: name the file of a released model.")
+    refuse_missing(path, NO_MODEL)
     given = None if key is None else verification_key(key)
     card = read_card(card_path(path))
     confirmed: list[str] = []

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from fisherleak._support.atomic import NO_TABLE
 from fisherleak._support.namespaces import TableLike
 from fisherleak._support.progress import track
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
@@ -240,7 +241,7 @@ def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - it is given back open
     except FileNotFoundError:
-        raise DataError(f"'{path}' does not exist: check the name, or use - for standard input.") from None
+        raise DataError(NO_TABLE.format(path)) from None
     except ValueError as error:
         raise InvalidInputError(f"{str(path)!r} is no file name: {error}.") from None
     except OSError as error:
