@@ -21,7 +21,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "_support/grids.py": ("training/test_pipelines.py", "attacks_on_us/test_scaler.py", "cli/commands/test_release.py"),
     "_support/json.py": ("cli/commands/test_audit.py", "auditing/test_run.py", "cli/commands/test_release.py"),
     "_support/lazy.py": ("test_imports.py",),
-    "_support/locked.py": ("protection/ledger/test_ledger.py",),
+    "protection/ledger/locked_file.py": ("protection/ledger/test_ledger.py",),
     "_support/numbers.py": ("report/test_browser.py", "report/test_render.py", "cli/test_layout.py"),
     "attacks/likelihoods/scores.py": ("attacks/test_any_noise.py", "attacks/test_white_box.py"),
     "auditing/policy/applied_rules.py": (

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.pickles import Pickled
 from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import (
@@ -112,7 +113,7 @@ class Balanced:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Pickled):
     """All figures of an audit, at noise of scale 1 in standard units; ``report.summarise`` brings them to its noise."""
 
     settings: Settings

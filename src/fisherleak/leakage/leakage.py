@@ -20,6 +20,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
+from fisherleak._support.pickles import Pickled
 from fisherleak.engine.changes.removal import CLOSE
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
@@ -52,7 +53,7 @@ LARGEST_FIM = 20_000
 
 
 @dataclass(frozen=True, repr=False)
-class Leakage:
+class Leakage(Pickled):
     """What one release, or several, reveal about the data. Made by :func:`measure` and ``compose``.
 
     Every method returns eta (not its square): the square root of the largest eigenvalue of the Fisher information

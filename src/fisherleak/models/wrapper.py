@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
+from fisherleak._support.pickles import Pickled
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import final_estimator
 from fisherleak.models.each_class import is_each_class
@@ -94,7 +95,7 @@ def _has(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
-class Wrapper(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class Wrapper(Pickled, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What both meta-estimators share: they predict as ``estimator_`` does."""
 
     estimator: Any

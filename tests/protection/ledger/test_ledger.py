@@ -20,8 +20,8 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 
 import fisherleak as fl
 from cases import make, slanted
-from fisherleak._support import locked
 from fisherleak.engine.noise.calibrated import Calibration
+from fisherleak.protection.ledger import locked_file as locked
 
 NOISE = fl.Gaussian(0.5)
 

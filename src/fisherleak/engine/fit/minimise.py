@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak._support.checks import check_positive, column_names
 from fisherleak._support.notebook import panel
+from fisherleak._support.pickles import Pickled
 from fisherleak.engine.fit.factored_hessian import Factor, factorise, gram, warn_if_near_singular
 from fisherleak.engine.fit.newton import newton, started
 from fisherleak.engine.fit.risk import Point, Risk, with_constant
@@ -50,7 +51,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Pickled):
     r"""A minimiser with what the Jacobian needs.
 
     Attributes

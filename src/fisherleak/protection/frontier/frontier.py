@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import check_flag, check_part, check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.notebook import panel
+from fisherleak._support.pickles import Pickled
 from fisherleak._support.progress import track
 from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibrated import ADMISSIBLE
@@ -63,7 +64,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Pickled):
     """Held-out loss against eta for every candidate. Derived from the data, which it holds: it stays in the house.
 
     Attributes

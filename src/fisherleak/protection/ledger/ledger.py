@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
-from fisherleak._support.locked import held
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
 from fisherleak.engine.information import Release
@@ -64,6 +63,7 @@ from fisherleak.protection.ledger.ledger_file import (
     read_content,
     write_content,
 )
+from fisherleak.protection.ledger.locked_file import held
 
 __all__ = ["Ledger", "OverspentError", "held_against", "in_units", "mark_release", "record_release"]
 

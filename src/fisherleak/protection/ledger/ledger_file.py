@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fisherleak._support.locked import read_private, replace_whole
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.protection.ledger.locked_file import read_private, replace_whole
 
 __all__ = [
     "HALF",

@@ -1,0 +1,47 @@
+"""Pickles that say which version wrote them: those of another version are refused by it, before anything else is read.
+
+Folders and names of records change from version to version, so that a pickle is for the version that wrote it: for other
+processes, caches and copies. Released models, cards and ledgers are files that later versions read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fisherleak.errors import InvalidInputError
+
+__all__ = ["Pickled"]
+
+
+class Stamp:
+    """The version that writes a pickle; checked where it is read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from fisherleak import __version__
+
+        return stamp_of, (__version__,)
+
+
+def stamp_of(written: str) -> Stamp:
+    """The stamp of a version; refuses every version but this one."""
+    from fisherleak import __version__
+
+    if written != __version__:
+        raise InvalidInputError(
+            f"This pickle was written by fisherleak {written}, and this is {__version__}: make the object again, or read "
+            f"the pickle with version {written}."
+        )
+    return Stamp()
+
+
+class Pickled:
+    """A base of records that people keep: their pickles begin with the version."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the stamp comes before the class, whose module another version may not have
+        return empty, (Stamp(), type(self)), self.__getstate__()
+
+
+def empty(_: Stamp, kind: type) -> Any:
+    """An instance without its state, which follows in the pickle."""
+    return kind.__new__(kind)
