@@ -263,6 +263,5 @@ def _by_penalty(shared: StartingFit, changes: ChangedRows, gradient: Array, leng
     least = float(np.min(penalty if changes.push is None else penalty + np.minimum(host(changes.push), 0.0)))
     if least <= 0:
         return namespace(length).full_like(length, np.inf)
-    # the bound holds before the last step: after it, it may grow by the step's length at most
-    # |D_* - D| <= |g(D)| / least
+    # |D_* - D| <= |g(D)| / least holds before the last step: after it, it may grow by the step's length at most
     return shared.stretch * namespace(gradient).linalg.vector_norm(gradient, axis=1) / least + length
