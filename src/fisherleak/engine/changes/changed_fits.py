@@ -46,6 +46,7 @@ def refitted(fit: Fit, other: Risk) -> tuple[Array, float]:
     left, least = other.at(theta, curvature=False).gradient, min(float(x) for x in host(other.penalty))
     rounding = EPSILON * fresh.condition * float(xp.sqrt(xp.sum(theta * theta)))
     if least > 0:
+        # a risk bends by no less than its least penalty: |D_* - D| <= |g| / least
         rounding += float(xp.sqrt(xp.sum(left * left))) / least
     return theta - fit.centred_theta, rounding
 
@@ -124,10 +125,12 @@ def _changing(shared: StartingFit, changes: ChangedRows) -> tuple[_Changing, Cha
         return _Changing(risk, loss, theta), changes
     x = np.asarray(with_constant(risk.X, False, risk.centre))
     root = np.sqrt(penalty)
+    # the last formula of section 4.5: rows U S, coefficients D^(-1/2) V c, and a penalty of one on c
     U, S, Vt = np.linalg.svd(x / root, full_matrices=False)
     rows, parts = U * S, theta.reshape(loss.outputs, -1)
     centre = None if risk.centre is None else np.zeros(n)
     inner = replace(risk, X=rows, names=(), known_centre=centre, scales=np.full(n, (risk.l2 * n) ** -0.5))
+    # c = V^T D^(1/2) w: at a minimum w lies in the space of the rows
     start = np.concatenate([(parts[:, :d] * root) @ Vt.T, parts[:, d:]], axis=1).ravel()
     own = with_constant(rows[np.asarray(changes.rows)[:, 0]], risk.intercept, None)
     return _Changing(inner, loss, start, (Vt / root).T), replace(changes, x=own[:, None, :], e=None)
@@ -172,6 +175,7 @@ def _newton(problem: _Changing, changes: ChangedRows) -> tuple[Vector, Vector, N
         done = (length <= NEAR * size) & np.all(np.abs(gradient) <= NEAR * terms, axis=1)
         if done.any():
             condition = _condition(hessian[done])
+            # the next step, as if it were shorter than this one by as much as this one is than the last
             to_come = length[done] * np.minimum(length[done] / last[place[done]], 1.0)
             error[place[done]] = EPSILON * condition * size[done] + to_come
             lost[place[done]] = ~(condition <= REFUSE_ABOVE)
@@ -198,6 +202,7 @@ def _at(problem: _Changing, changes: ChangedRows, theta: Vector) -> tuple[Vector
     (n, p), b = x.shape, theta.shape[0]
     V, new = theta.reshape(b, L, p), np.asarray(changes.new_x)[:, 0, :]
     weights = np.tile(np.ones(n) if risk.weights is None else np.asarray(risk.weights), (b, 1))
+    # the sum over j other than i of section 4.5
     weights[np.arange(b), np.asarray(changes.rows)[:, 0]] = 0.0
     r, A = _derivatives(problem, V @ x.T, np.broadcast_to(risk.y[None, ...], (b, *risk.y.shape)), weights)
     own = (V @ new[:, :, None], np.asarray(changes.new_y), np.asarray(changes.new_omega))
@@ -209,6 +214,7 @@ def _at(problem: _Changing, changes: ChangedRows, theta: Vector) -> tuple[Vector
     H = np.empty((b, L, p, L, p))
     for k in range(L):
         for m in range(k, L):
+            # H_i of section 4.5 by pairs of outputs, the changed row added
             block = (A[:, k, m, None, :] * x.T[None, :, :]) @ x
             block += A_new[:, k, m, :, None] * new[:, :, None] * new[:, None, :]
             H[:, k, :, m, :] = H[:, m, :, k, :] = block

@@ -152,6 +152,7 @@ class ChangedHessian(_Records):
         new = old if changes.e is None else old + times_rows(moves, changes.e)
         before = _beyond(loss, self.z, old, changes.y, changes.omega, self.r, self.A)
         after = _beyond(loss, self.new_z, new, changes.new_y, changes.new_omega, self.new_r, self.A_new)
+        # O(D) of section 4.2: x + e is the new row, so that x meets the difference and e what is new
         return _spread(changes, after - before, after) + changes.pushed(moves)
 
     def own_gradient(self, moves: Array, changes: ChangedRows, loss: ReducedLoss, theta: Array) -> Array:
@@ -218,6 +219,7 @@ def middle(A: Array, A_new: Array, features: bool) -> Array:
         eye = like(np.eye(k), each, xp)
         return xp.reshape(each[:, :, :, None, :] * eye[None, :, None, :, None], (b, k * L, k * L))
 
+    # K of the first formula of section 4.1, ((A' - A, A'), (A', A')); A' - A alone where no features change
     apart = blocks(A_new - A)
     if not features:
         return apart
@@ -241,6 +243,8 @@ def changed_hessian(
     A = omega[..., None, None] * _by_row(loss.curvature, z, y)
     A_new = new_omega[..., None, None] * _by_row(loss.curvature, z + step, new_y)
     if k > 1 and k * L * (1 + features) > L * p:
+        # more columns than parameters: U = R^-T is a root of H, so that (H^-1 U)^T = R^T, M = I and K = R^T (H' - H) R
+        # (section 4.1)
         old, new = _curvature(changes.x, A), _curvature(changes.new_x, A_new)
         held, new_held = (xp.sum(each * B[None, :, :], axis=(1, 2)) for each in (old, new))
         R = roots()
@@ -253,9 +257,11 @@ def changed_hessian(
         BU, M = _low_rank(changes, B, L)
         held, new_held = _held(A, A_new, M, features)
         K, eye = middle(A, A_new, features), like(np.eye(int(M.shape[1])), theta, xp)[None, :, :]
+        # W = (I + K M)^-1 K, and det (I + K M) = det H' / det H
         system = eye + K @ M
         det = xp.linalg.det(system)
     W = xp.linalg.solve(xp.where((det != 0)[:, None, None], system, eye), K)
+    # g' of section 4.1, at the old parameters, and the Newton step -H'^-1 g'
     pull = _spread(changes, _difference(changes, loss, r, new_r, step), new_r)
     pull = pull + changes.pushed(xp.broadcast_to(theta[None, :], pull.shape))
     newton = -_solved(BU, W, pull, B)
@@ -312,6 +318,7 @@ def _difference(changes: ChangedRows, loss: ReducedLoss, r: Array, new_r: Array,
         return new_r - r
     xp = namespace(r)
     zero = xp.zeros_like(step)
+    # with a = 1: r' - r is e . theta and what the labels differ by in r
     by_label = _by_row(loss.gradient, zero, changes.new_y) - _by_row(loss.gradient, zero, changes.y)
     exact = changes.omega[:, :, None] * (step + by_label)
     return xp.where((changes.omega == changes.new_omega)[:, :, None], exact, new_r - r)

@@ -77,6 +77,7 @@ class Expansion:
         few, p = self.followed.x.shape
         most, count = _at_once(moves, p, few * self.loss.scores), moves.shape[0]
         blocks = (moves[start : min(start + most, count), :] for start in range(0, count, most))
+        # N(D) = T[D, D] / 2 and, exactly, the rows that are followed (section 4.3)
         parts = [0.5 * self._twice(some) + self._exactly(some) for some in blocks]
         return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
 
@@ -102,6 +103,7 @@ class Expansion:
         y = xp.reshape(y, (b * s, *some.y.shape[1:]))
         r = xp.reshape(self.loss.gradient(xp.reshape(some.z[None, ...] + v, (b * s, L)), y), (b, s, L))
         bent = v * some.A[None, :, 0, :] if L == 1 else xp.sum(some.A[None, ...] * v[:, :, None, :], axis=3)
+        # r(z + v) - r - A v of each row, with its weight
         more = some.omega[None, :, None] * r - some.r[None, ...] - bent
         return xp.reshape(xp.reshape(xp.permute_dims(more, (0, 2, 1)), (b * L, s)) @ some.x, (b, -1))
 
@@ -109,6 +111,8 @@ class Expansion:
         """Bounds of what is left out of N: in the norm of H^-1, and of H^-1 times it as it is seen; ``across`` is |D|_H."""
         xp = namespace(moves)
         first, second, _ = (self._form(moves, gram) for gram in self.grams)
+        # the two bounds of section 4.3, with sqrt(l) |D|_H for the largest move of a score; `first` and `second` are
+        # their sums
         grown = self._width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
         return grown * across**2 * xp.sqrt(first), grown * across * second
 
@@ -128,6 +132,7 @@ class Expansion:
             return tuple(xp.astype(each, xp.float64) for each in sums)
 
         most = max(64, block_elements(moves) // (b * L))
+        # the same before |v|^2 <= l |D|_H^2 is used: sums of |v|^3 and |v|^6 (the end of section 4.3)
         cubes, sixths = sum_rows(block, self.risk.X, self.terms, most=most)
         grown = self._width / 6.0 * xp.exp(xp.clip(self.widest * across, 0.0, 50.0))
         return grown * xp.sqrt(sixths), grown * cubes
@@ -135,6 +140,7 @@ class Expansion:
     def rate(self, moves: Array, across: Array) -> Array:
         """How much of a difference between moves no larger than these is left in N, by the norms of H and H^-1."""
         xp = namespace(moves)
+        # (w sum h |v|^2)^(1/2) and what it grows by over such moves (section 4.3)
         return xp.exp(xp.clip(self.tallest * across, 0.0, 50.0)) * xp.sqrt(self._form(moves, self.grams[2]))
 
     def _form(self, moves: Array, gram: Array) -> Array:
@@ -172,6 +178,7 @@ def expanded(risk: Risk, theta: Array, B: Array, scale: Array, seen: Array, loss
     def block(X: Array, weights: Array, mask: Array) -> tuple[Any, ...]:
         x = with_constant(X, risk.intercept, risk.centre)
         tall = weights[:, 0]
+        # weights of x x^T in the three sums of section 4.3: h l, sqrt(l alpha) |H^-1 Z A^(1/2)|, and w h
         by = (mask * tall * weights[:, 1], mask * xp.sqrt(tall) * weights[:, 2], width * weights[:, 1])
         roots = (xp.sqrt(each)[:, None] * x for each in by)
         return tuple(root.T @ root for root in roots)
@@ -209,12 +216,14 @@ def _row_maker(
         omega = xp.ones_like(x[:, 0]) if weights is None else weights
         A = loss.curvature(x @ V.T, y)
         BZ = xp.reshape(after_rows(B, x, L), (b, L, L, -1))
+        # N_l = Z^T H^-1 Z, and N2 = |H^-1 Z|^2 as moves are measured
         N = xp.sum(BZ * x[:, None, None, :], axis=3)
         out = after_rows(seen.T, x, L)
         N2 = out @ xp.matrix_transpose(out)
         counted = omega > 0
         top = N[:, 0, 0] if L == 1 else xp.linalg.eigvalsh(N)[:, -1]
         leverage = xp.where(counted, xp.clip(top, 0.0, None), 0.0)
+        # h = tr(A N), with the weight; `far` is |H^-1 Z A^(1/2)|, the root of tr(A N2)
         h = omega * xp.clip(xp.sum(A * N, axis=(1, 2)), 0.0, None)
         alpha = xp.clip(A[:, 0, 0] if L == 1 else xp.linalg.eigvalsh(A)[:, -1], 0.0, None)
         far = xp.sqrt(xp.clip(xp.sum(A * N2, axis=(1, 2)), 0.0, None))
@@ -246,12 +255,14 @@ def _third(risk: Risk, theta: Array, loss: ReducedLoss, mask: Array, units: tupl
     forms, triples = _linear_forms(L)
     by_output, shared = units
     sizes = np.prod(host(by_output)[np.array(triples)], axis=1)
+    # from the entries T_abc of a row's third derivative to the factors of its cubes (w . v)^3, in units of the outputs
     to_forms = like(np.linalg.inv(forms[:, np.array(triples)].prod(axis=2).T) * sizes[None, :], theta, xp)
     shifts = like(STEP * np.eye(L), theta, xp)
 
     def block(X: Array, y: Array, weights: Array | None, mask: Array) -> tuple[Any, ...]:
         x = with_constant(X, risk.intercept, risk.centre)
         z, omega = x @ V.T, mask if weights is None else mask * weights
+        # T_abc = dA_ab / dz_c, by central differences
         slopes = []
         for c in range(L):
             high, low = (loss.curvature(z + sign * shifts[c, :][None, :], y) for sign in (1.0, -1.0))

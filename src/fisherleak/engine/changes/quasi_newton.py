@@ -63,6 +63,7 @@ class _Pairs:
     def solve(self, gradient: Array, first: Callable[[Array], Array]) -> Array:
         """The inverse that ``first`` is, corrected so that it takes each turn to its step, times the gradient."""
         xp = namespace(gradient)
+        # the two-loop recursion of limited-memory BFGS, around H'(D)^-1 (section 4.4)
         parts, rates = [], []
         for step, turn in zip(self.steps[::-1], self.turns[::-1], strict=True):
             along = row_dots(step, turn, xp)
@@ -100,6 +101,8 @@ def _followed(
         if near.any():
             ended = like(np.flatnonzero(near), changes.rows, xp)
             own = xp.take(moves, ended, axis=0)
+            # e^(sqrt(w) |v|) |H'(D)^-1 g'(D)| of section 4.4, here by the length that moves are measured by in place of
+            # the norm of H'(D)
             off = _stretch(shared, xp.take(changes.rows[:, 0], ended), own) * xp.take(plain, ended)
             sure = host(off <= SURE * xp.take(size, ended))
             values, error = put_rows(values, places[near], own), put_rows(error, places[near], off)
@@ -121,6 +124,7 @@ def _step(
     new = changes.new_x
     z = hessian.new_z + times_rows(moves, new)
     curvature = shared.loss.curvature(z[:, 0, :], changes.new_y[:, 0, ...])[:, None, :, :]
+    # H'(D) of section 4.4: A' at the parameters that are reached, A as it was
     K = middle(hessian.A, changes.new_omega[:, :, None, None] * curvature, changes.e is not None)
     unit = like(np.eye(int(K.shape[1])), moves, xp)[None, :, :]
     system = unit + K @ hessian.M

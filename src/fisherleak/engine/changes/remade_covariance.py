@@ -129,6 +129,7 @@ class FromGram(Reshaped):
         middle = half @ half.T
 
         def remade(K: Vector) -> Vector:
+            # K^-1 C' K^-1, C' = Q C Q^T is `middle` (section 4.10)
             turned = np.linalg.solve(K, np.broadcast_to(middle, K.shape))
             return np.asarray(np.linalg.solve(K, np.swapaxes(turned, 1, 2)), dtype=np.float64)
 
@@ -141,6 +142,7 @@ class FromGram(Reshaped):
             return None
         linear = linear_part(jacobian)
         root, centring = _root(linear), centring_of(linear)
+        # the covariance of the parameters Q^-T w with all rows, in which K = I
         turn = np.linalg.solve(root.T, centring)
         given = turn @ noise.shape @ turn.T
         if name == HESSIAN:
@@ -149,6 +151,7 @@ class FromGram(Reshaped):
         N = given @ given
 
         def remade(K: Vector) -> Vector:
+            # K^(-1/2) (K^(-1/2) N' K^(-1/2))^(1/2) K^(-1/2), N' the square of that covariance (section 4.10)
             inner = _power(K, -0.5)
             return np.asarray(inner @ _power(inner @ N @ inner, 0.5) @ inner)
 
@@ -202,6 +205,7 @@ class FromGram(Reshaped):
         """K without a set of rows, with the diagonal of P."""
         x, omega = self._rows(rows)
         q = x @ self.root.T
+        # the first formula of section 4.10; q are the rows Q x
         K = np.eye(len(self.root)) - (q * omega[:, None]).T @ q
         return K if push is None else np.asarray(K + (self.root * push) @ self.root.T)
 
@@ -240,6 +244,7 @@ class FromGram(Reshaped):
             z = x @ np.asarray(host(jacobian.fit.centred_theta))
             residual = z - np.asarray(host(jacobian.y), dtype=np.float64)[rows]
             return mu_along_a_row(left, residual, self.scale**2 / np.where(omega > 0, omega, 1.0))
+        # K = I - omega q q^T: the covariance K^-1 is 1 / (1 - omega |q|^2) along q and 1 across it
         m = moves @ self.white.T
         along = np.sum(m * q, axis=1) / np.sqrt(np.where(length > 0, length, 1.0))
         across = np.sqrt(np.maximum(np.sum(m * m, axis=1) - along**2, 0.0))
@@ -260,6 +265,7 @@ class FromGram(Reshaped):
             q = x @ self.root.T
             C = np.sqrt(omega)[:, None] * q
             inner = C @ C.T
+            # E = Q P Q^T - C^T C, C the rows sqrt(omega) q: `square` is tr E^2, `down` is d, `bent` is m^T K m
             square, down = float(np.sum(inner**2)), float(np.linalg.norm(inner, 2))
             bent = float(move @ move) - float(np.sum((C @ move) ** 2))
             if push is not None:

@@ -256,6 +256,7 @@ def _closed_form_of_several(jacobian: Jacobian) -> Callable[..., Array]:
     def block(X: Array, y: Array, weights: Array | None) -> Array:
         part = make(X, y, weights)
         move = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (part.x.shape[0], -1)) @ B.T
+        # 1 - h of section 4.6: the Hessian of each output is that of one, and outputs share x
         left = 1.0 - part.omega * xp.vecdot(part.x @ G, part.x)
         length = xp.linalg.vector_norm(move, axis=1)
         infinite = xp.where(length > 0, xp.full_like(length, np.inf), length)
@@ -290,6 +291,7 @@ def _usual(task: RemovalTask) -> tuple[float, float]:
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
         part = model.rows(X, y, weights)
+        # D is about r u (section 4.7): |r u|_H = |r| l^(1/2), and its own score moves by |r| l, l = x . H^-1 x
         tall, size = xp.clip(row_dots(part.x, part.x @ B, xp), 0.0, None), xp.abs(part.r)
         return xp.sum(size * xp.sqrt(tall)), xp.sum(size * tall), xp.sum(xp.abs(part.x @ model.theta))
 

@@ -85,23 +85,30 @@ class Remainders:
 
     def without_third(self, moves: Array, length: Array) -> Array:
         """Of N."""
+        # |N| <= |D|_H (D^T G_1 D)^(1/2) / 2 (section 4.9)
         return 0.5 * length * self._form(moves, length, "first")
 
     def rate(self, moves: Array, length: Array, radius: Array) -> Array:
         """How much a Hessian may change, relative to H, up to any point that is no further than ``radius`` from these."""
+        # (D^T G_1 D)^(1/2) of section 4.9, and at most the root of tr(G_1 H^-1) times what is added to D
         form = self._form(moves, length + radius, "first")
         return form + self._number(length + radius, "steepest") * radius
 
     def beyond_third(self, moves: Array, length: Array) -> Array:
         """Of N less T."""
+        # |N - T[D, D] / 2| <= (w / 6) |D|_H^2 (D^T G_2 D)^(1/2)
         return self.bend / 6.0 * length**2 * self._form(moves, length, "second")
 
     def change_beyond_third(self, change: Array, length: Array) -> Array:
         """How much N less T may change between two moves, none longer than ``length``."""
+        # of each row it has a slope of at most w a-hat v^2 / 2 by v: (w / 2) |D|_H^2 (E^T G_2 E)^(1/2) for a difference
+        # E (section 4.9)
         return self.bend / 2.0 * length**2 * self._form(change, length, "second")
 
     def beyond_fifth(self, moves: Array, length: Array) -> Array:
         """Of N less its terms up to the fourth degree, where those after T are sums in single precision."""
+        # (9 L^4 / 120) |D|_H^4 (D^T G_4 D)^(1/2), and the rounding of sums that are (w / 6) |D|_H^3 tr(G_2 H^-1)^(1/2)
+        # at most
         cut = self.fourth / 120.0 * length**4 * self._form(moves, length, "fourth")
         rounding = ROUGH * self.bend / 6.0 * length**3 * self._number(length, "trace")
         return cut + rounding
@@ -166,10 +173,12 @@ def remainders(risk: Risk, model: Model, B: Array, usual: float, log_slope: floa
         grams = []
         for reach in reaches:
             change = log_slope * reach * xp.sqrt(tall)
+            # a-hat of section 4.9, a e^(L d sqrt(l)) or the largest curvature of the loss
             most = xp.clip(xp.where(change < FAR, a * xp.exp(xp.clip(change, 0.0, FAR)), HUGE), None, largest)
             # |a'| over the move: by its own value and w, or by L alone
             bent = slope + bend * reach * xp.sqrt(tall) * most
             bent = xp.minimum(bent, log_slope * most)
+            # G_1, G_2 and G_4: roots of l a-hat'^2, l^2 a-hat^2 and l^4 a-hat^2, over a below
             for size in (bent * xp.sqrt(tall), most * tall, most * tall**2):
                 counted = xp.clip(xp.where(omega > 0, size, 0.0) / xp.sqrt(a), None, HUGE)
                 scaled = (xp.sqrt(omega) * counted)[:, None] * x
@@ -235,6 +244,7 @@ def higher_terms(risk: Risk, model: Model, root: Array, moves: Array, log_slope:
         x = model.rows(X, y, weights).x
         z = x @ model.theta
         low, middle, high = (slopes(model.loss, z + by, y, step) for by in (-near, 0.0, near))
+        # a'' / 6 and a''' / 24, by differences of a'
         third, fourth = (high - low) / (12.0 * near), (high - 2.0 * middle + low) / (24.0 * near**2)
         if weights is not None:
             third, fourth = weights * third, weights * fourth

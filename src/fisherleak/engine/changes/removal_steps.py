@@ -125,8 +125,11 @@ def _off(
     """|W (D_* - D)| at most, from a bound of A (Phi(D) - D) by the norm of H^-1; A is no less than the part ``kept`` of H."""
     assert task.rest is not None
     xp = namespace(moves)
+    # A >= kept H: |Phi(D) - D|_H <= |A (Phi(D) - D)| / kept by the norm of H^-1, and rho is that of section 4.9 over
+    # kept
     far = residual / kept
     rate = (task.rest.rate(moves, length, far / (1.0 - SLOW)) + turn) / kept
+    # the first bound of section 4.8, by the norm of H, and as the noise sees it
     return task.spread * xp.where(rate <= SLOW, far, xp.inf) / (1.0 - xp.clip(rate, 0.0, SLOW))
 
 
@@ -138,6 +141,7 @@ def by_newton(task: RemovalTask, part: Removed) -> BoundedMoves:
     if task.rest is None:
         return BoundedMoves(moves, xp.zeros_like(part.left), _still(task, part) | (part.left > UNSURE))
     length = task.by_hessian(moves)
+    # A (Phi(D) - D) = -N(D) at the Newton step: the first bound of section 4.9
     residual = task.rest.without_third(moves, length) + (precision * length if part.folded else 0.0)
     return _found(task, part, moves, _off(task, moves, length, residual, part.left * part.kept))
 
@@ -176,6 +180,8 @@ def _with_terms(
     xp = namespace(moves)
     moves, residual, length = _rounds(task, part, newton, moves, terms, 2 if part.folded else 1)
     length = xp.maximum(length, task.by_hessian(begun))
+    # the terms after T were taken at `begun`: how much they change from there, and what they leave out there (section
+    # 4.9)
     residual = residual + task.rest.change_beyond_third(moves - begun, length) + task.rest.beyond_fifth(begun, length)
     return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
 
@@ -189,10 +195,12 @@ def _rounds(
     change = moves
     for _ in range(count):
         own = part.own_terms(moves, lambda z, v, y: slopes(task.fit.loss, z, y, task.step) * v**2)
+        # the formula of section 4.7: T of the rows that stay, and P D where scales are folded in
         beyond = 0.5 * (task.third.twice(moves) - own) + part.pushed(moves)
         later = newton - part.solve(task.B, beyond if terms is None else beyond + terms)
         change, moves = later - moves, later
     length, last = task.by_hessian(moves), task.by_hessian(change)
+    # T and P at the move before this: they change by no more than the rate times the last step
     return moves, (task.rest.rate(moves, length, last) + task.turn(part)) * last, length
 
 
@@ -201,6 +209,7 @@ def _after_third(task: RemovalTask) -> Any:
     loss, step = task.fit.loss, task.step
 
     def terms(z: Array, v: Array, y: Array) -> Array:
+        # r(z + v) - r - a v - a' v^2 / 2
         return loss.r(z + v, y) - loss.r(z, y) - (loss.a(z, y) + 0.5 * slopes(loss, z, y, step) * v) * v
 
     return terms
@@ -210,6 +219,7 @@ def _higher(task: RemovalTask, moves: Array) -> Array:
     """The terms after T of all rows, (m, p)."""
     assert task.rest is not None
     root, inverse = task.roots
+    # R^-1 D goes in, and R^T times the terms comes back (section 4.9)
     seen = higher_terms(task.risk, task.model, root, moves @ inverse.T, task.rest.log_slope, task.step)
     return seen @ inverse
 
@@ -259,6 +269,7 @@ def _after_a_chord(task: RemovalTask, part: Removed, moves: Array, seen: Array, 
     """|W (D_* - D)| at most after a chord step to D of such lengths, as the noise and as H_- see it."""
     assert task.rest is not None
     xp = namespace(moves)
+    # H_- >= left H: |step|_H; after Phi the first bound of section 4.8 has another factor of rho
     step = energy / xp.sqrt(part.left)
     length = task.by_hessian(moves)
     rate = (task.rest.rate(moves, length, step / (1.0 - SLOW)) + task.turn(part)) / part.left
@@ -267,6 +278,8 @@ def _after_a_chord(task: RemovalTask, part: Removed, moves: Array, seen: Array, 
     if bool(xp.all(rate <= SLOW)):
         return error
     log_slope, tallest = task.rest.log_slope, task.rest.tallest
+    # the second bound of section 4.8, of the move before this step: s is `change`, e^s is in `grown`, t is `own`, |g|
+    # by the norm of H_-^-1 is `energy`, and `kept` is for P beside H_-; the step itself is added
     change = log_slope * (_largest_scores(task, moves) + tallest * step)
     grown = xp.exp(xp.clip(change, 0.0, FARTHEST)) / part.kept
     own = log_slope * tallest * grown * step

@@ -89,6 +89,7 @@ class Removed:
 
     def solve(self, B: Array, gradient: Array) -> Array:
         """H_-^-1 gradient."""
+        # H_-^-1 v = H^-1 v + U^T (I - C U^T)^-1 U v (section 4.6); of one row U is u and the factor a / (1 - h)
         along = _along(self.U, gradient)
         along = self.inner[:, 0, :] * along if along.shape[1] == 1 else (self.inner @ along[:, :, None])[:, :, 0]
         return gradient @ B + _summed(along, self.U)
@@ -128,12 +129,14 @@ def removed(
     z, r, a, omega, y = (xp.reshape(each, (b, k)) for each in (part.x @ model.theta, part.r, part.a, omega, y))
     if k == 1:
         U = (part.x @ B)[:, None, :]
+        # 1 - h (section 4.6)
         left = 1.0 - a[:, 0] * row_dots(part.x, U[:, 0, :], xp)
         left = xp.where(left > UNSURE, left, UNSURE)
         inner = (a[:, 0] / left)[:, None, None]
     else:
         C = _roots_of(a, x)
         U = C @ B
+        # C U^T = C H^-1 C^T, whose largest eigenvalue is lambda of section 4.6
         values, vectors = xp.linalg.eigh(C @ xp.matrix_transpose(U))
         bent = xp.clip(1.0 - values, UNSURE, None)
         inner, left = (vectors / bent[:, None, :]) @ xp.matrix_transpose(vectors), bent[:, -1]
@@ -150,6 +153,7 @@ def _roots_of(a: Array, x: Array) -> Array:
     rows = xp.sqrt(xp.clip(a, 0.0, None))[:, :, None] * x
     if rows.shape[1] <= rows.shape[2]:
         return rows
+    # as many combinations of the rows as there are parameters, with the same C^T C
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(rows) @ rows)
     return xp.sqrt(xp.clip(values, 0.0, None))[:, :, None] * xp.matrix_transpose(vectors)
 
@@ -163,6 +167,7 @@ def moves_of_squared(part: Removed, B: Array, theta: Array, precision: float = R
         return newton
     moves, settled = _conjugate(part, B, newton, pull, precision)
     for k in np.flatnonzero(host(~settled)).tolist():
+        # (I + H_-^-1 P) D = H_-^-1 (r x - P w), the end of section 4.6
         system = xp.eye(B.shape[0], dtype=B.dtype, device=device(B)) + part.inverse(B, k) * part.push[k, None, :]
         moves[k, :] = xp.linalg.solve(system, newton[k, :, None])[:, 0]
     return moves
@@ -176,6 +181,7 @@ def _conjugate(part: Removed, B: Array, newton: Array, pull: Array, precision: f
     """
     xp = namespace(newton)
     moves, image = newton, pull
+    # D starts at H_-^-1 (r x - P w): what is left of (H_- + P) D = r x - P w is -P D; `image` is H_- D
     left_over = -part.pushed(moves)
     z = part.solve(B, left_over)
     d, image_d, rho = z, left_over, row_dots(z, left_over, xp)
@@ -184,6 +190,7 @@ def _conjugate(part: Removed, B: Array, newton: Array, pull: Array, precision: f
         if bool(xp.all(settled)):
             break
         pulled = image_d + part.pushed(d)
+        # d . (H_- + P) d, and the step z . g over it
         bend = row_dots(d, pulled, xp)
         step = xp.where(~settled & (bend > 0), rho / xp.where(bend > 0, bend, 1.0), 0.0)[:, None]
         moves, image, left_over = moves + step * d, image + step * image_d, left_over - step * pulled

@@ -53,6 +53,7 @@ def solved(
     hessian = shared.changed_hessian(changes)
     loose = ~(hessian.det > UNSURE)
     if shared.loss.quadratic and changes.push is None:
+        # one Newton step of H' ends at the minimum (section 4.1): what is left is rounding
         values = hessian.newton
         left = xp.where(loose, 1.0, hessian.det)
         error = EPSILON * (shared.fit.condition + 1.0 / left) * shared.length(values)
@@ -129,6 +130,7 @@ def _rounds(
             break
         index = like(going, changes.rows, xp)
         some, near, moves = changes.take(index), hessian.take(index), xp.take(values, index, axis=0)
+        # F(D) = D_1 - H'^-1 (N(D) + O(D)) (section 4.2)
         more = expansion.beyond(moves) + near.beyond(moves, some, shared.loss)
         later = near.newton - near.solve(more, shared.inverse)
         off = _bound(shared, expansion, some, near, later, later - moves, expansion.left_out)
@@ -156,6 +158,8 @@ def _bound(
     xp = namespace(moves)
     across, last = SAFETY * shared.across(moves), shared.across(step)
     further, seen = _further(hessian, shared)
+    # q of section 4.2: the rates of N, of the changed rows and of the penalty, by the norms of H and H^-1, times the
+    # norm of H'^-1 beside that of H^-1, which is at most 1 + `further`
     rate = expansion.rate(SAFETY * moves, across) + _own_rate(hessian, SAFETY * moves, changes, shared)
     rate = (rate + shared.turn(changes)) * (1.0 + further)
     safe = xp.where(rate < HALF, rate, HALF)
@@ -163,6 +167,8 @@ def _bound(
     if left_out is not None:
         by_norm, by_seen = left_out(moves, across)
         by_norm = by_norm + SINGLE * rate * across
+    # the bound of section 4.2, with |H'^-1 eps| taken once as it is measured and what follows from it by the norm of H:
+    # (q s + E) / (1 - q) = E + q (s + E) / (1 - q), s the last step and E = |H'^-1 eps|_H
     to_come = safe * (last + (1.0 + further) * by_norm) / (1.0 - safe)
     return xp.where(rate < HALF, by_seen + seen * by_norm + shared.spread * to_come, np.inf)
 
@@ -191,6 +197,7 @@ def _own_rate(hessian: ChangedHessian, moves: Array, changes: ChangedRows, share
     for x, held in ((changes.x, hessian.held), (changes.new_x, hessian.new_held)):
         v = times_rows(moves, x)
         largest = xp.max(xp.sum(v * v, axis=2), axis=1)
+        # A(z + v) - A is at most (e^(sqrt(w) |v|) - 1) A, and `held` is tr(H^-1 Z A Z^T) over the set
         rate = rate + xp.expm1(xp.clip(width * xp.sqrt(largest), 0.0, FAR)) * xp.clip(held, 0.0, None)
     return rate
 
@@ -256,5 +263,5 @@ def _by_penalty(shared: StartingFit, changes: ChangedRows, gradient: Array, leng
     least = float(np.min(penalty if changes.push is None else penalty + np.minimum(host(changes.push), 0.0)))
     if least <= 0:
         return namespace(length).full_like(length, np.inf)
-    # the bound holds before the last step: after it, it may grow by the step's length at most
+    # |D_* - D| <= |g(D)| / least holds before the last step: after it, it may grow by the step's length at most
     return shared.stretch * namespace(gradient).linalg.vector_norm(gradient, axis=1) / least + length

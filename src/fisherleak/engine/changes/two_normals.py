@@ -94,6 +94,7 @@ def _apart(variances: Vector, moves: Vector) -> tuple[Vector, Vector]:
         unsettled = unsettled[np.where(finer[0] < finer[1], *change) > SETTLED * least]
         if not unsettled.size:
             break
+    # TV and 1 - TV are 2 / pi times the integrals over u of (1 - Re M) / cosh u and of Re M / cosh u (section 4.11)
     told, kept = 2.0 / np.pi * (pair + SAFETY * np.array([[1.0], [-1.0]]) * error)
     return np.clip(told, 0.0, 1.0), np.clip(kept, 0.0, 1.0)
 
@@ -121,6 +122,8 @@ def _log_ratio(variances: Vector, moves: Vector, tau: Vector) -> tuple[Vector, V
         # 1 + alpha (v - 1) = real + i tau (v - 1), of squared size 1 + (v - 1) + (v - 1)^2 (1/4 + tau^2)
         real, above = 1.0 + 0.5 * wider, wider + wider**2 * square
         pull = 0.5 * square * moves[:, j, None] ** 2 / (1.0 + above)
+        # with s = 1 + alpha (v - 1), log M is the sum over j of
+        # alpha log(v) / 2 - log(s) / 2 - (1/4 + tau^2) m^2 / (2 s) (section 4.11)
         size += 0.25 * (log - np.log1p(above)) - pull * real
         phase += 0.5 * (tau * log - np.arctan(tau * wider / real)) + pull * tau * wider
     return size, phase

@@ -64,6 +64,7 @@ class Filling:
         """B (p, p) with rows for t and columns for the features that are always zero, (p + q, p + q)."""
         xp = namespace(B)
         d = self.place.shape[1]
+        # B_+ of section 1.3: below B the rows (c_k - m_k) B_k of t, and beside it the columns B_+ g_k - w_k e_(t_k)
         rows = xp.concat([B, self.offsets[:, None] * (self.place @ B[:d, :])], axis=0)
         directly = xp.concat([xp.zeros_like(self.pushes), _diagonal(self.slopes)], axis=0)
         return xp.concat([rows, rows @ self.pushes - directly], axis=1)
@@ -116,6 +117,8 @@ class Folding:
         """M of every row in a block, (b, d)."""
         xp = namespace(self.slopes)
         x = as_real(X, xp)
+        # m_ik of section 1.3: standard deviations first, then what filled values do to the scale of their column, then
+        # order statistics
         moves = self.slopes[None, :] * (x - self.means[None, :])
         if self.weighted and weights is not None:
             moves = moves * weights[:, None]

@@ -91,6 +91,7 @@ class Model:
             r, a, c = weights * r, weights * a, weights * c
         if self.folding is None:
             return Derivatives(x, r, a, c)
+        # r + m_ik of section 1.3, then r of the constant, then gamma of the features that are always zero
         direct = [r[:, None] + self.folding.moves(X, weights)]
         direct += [r[:, None]] * self.intercept
         direct += [] if filling is None else [filling.moved(X)]
@@ -185,6 +186,7 @@ class Jacobian:
         moved: Any = self.fit.uncentred(xp.eye(self.B.shape[1], dtype=self.B.dtype, device=device(self.B)))
         if self.folding is not None and getattr(self.noise, "shape", None) is None:
             moved = _framed(moved, self.folding.frame, self.fit)
+        # W of section 1.2, over the noise's own scale
         W = self.noise.unit_information_root(moved.shape[0])
         return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
 
@@ -225,12 +227,15 @@ class Jacobian:
             if places:
                 E = BlockMap(places, p, local, reference)
                 moved = xp.matrix_transpose(E.after(identity))  # (b or 1, p, m)
+                # Z_i of the second formula of section 1.2, r (x) E + F (x) x with F = A V E; folded scales add V_lk g_k
+                # to r_l (section 2.6)
                 F = part.A @ (V[None, :, :] @ moved)
                 direct = part.r[:, :, None]
                 direct = direct if moves is None else direct + V[None, :, :] * moves(X, weights)[:, None, :]
                 Z = direct[:, :, :, None] * moved[:, None, :, :] + F[:, :, None, :] * part.x[:, None, :, None]
                 parts.append(xp.reshape(Z, (b, L * p, -1)))
             if label:
+                # omega C (x) x; C is -by_label
                 lowered = -part.omega[:, None, None, None] * by_label[None, :, None, :] * part.x[:, None, :, None]
                 parts.append(xp.reshape(lowered, (b, L * p, -1)))
             return parts[0] if len(parts) == 1 else xp.concat(parts, axis=2)
@@ -252,6 +257,7 @@ class Jacobian:
             parts = []
             if places:
                 E = BlockMap(places, B.shape[1], local, B)
+                # a x w^T E + (r + m) E, and c x of the label, each times B (sections 1.2 and 1.3)
                 along = part.a[:, None] * E.pull(model.theta[None, :])
                 direct = part.r[:, None, None] * E.after(B) if part.direct is None else part.moved(E).after(B)
                 parts.append(along[:, :, None] * u[:, None, :] + direct)
@@ -276,6 +282,7 @@ def jacobian_of(
     for every output; a shape is over raw coefficients, then the raw intercepts, then what imputers add. Answers depend on the
     parameters for centred rows, and neither on that frame nor on what imputers fill in.
     """
+    # B = W H^-1 of section 1.2: H^-1 of centred rows, turned to the parameters that are released, then W
     B: Any = fit.factor.inverse()
     theta = fit.centred_theta
     xp, size = namespace(theta), B.shape[0]

@@ -234,6 +234,7 @@ class ReducedLoss:
 
     def gradient(self, z: Array, y: Array) -> Array:
         r = self.loss.r(self.predictors(z), y)
+        # W = Q V: the gradient by scores in the frame is Q^T r (section 1.1); curvatures come in the frame already
         return r[:, None] if self.frame is None else r @ self.frame
 
     def curvature(self, z: Array, y: Array) -> Array:

@@ -128,6 +128,7 @@ class Posterior:
         beta, basis = np.linalg.eigh(np.asarray(host(fit.factor.inverse())))
         centre = None if fit.centre is None else np.asarray(host(fit.centre))
         theta = np.asarray(host(fit.centred_theta))
+        # S = T H^-1 (section 3.1): rho^2 = beta / T and kappa^2 = beta_j beta_k
         return Spectrum(basis, beta / self.temperature, np.outer(beta, beta), centre, theta)
 
     def released_draws(
@@ -227,6 +228,7 @@ class ObjectivePerturbation(EqualByShape):
         root = self.root(len(inverse))
         beta, basis = np.linalg.eigh(root.T @ inverse @ root)
         basis = np.linalg.solve(root.T, basis)
+        # S = sigma^2 H^-2 (section 3.1): rho^2 = 1 / sigma^2 and kappa^2 = (beta_j + beta_k)^2
         middle = np.full(beta.size, 1.0 / self.scale**2)
         return Spectrum(basis, middle, (beta[:, None] + beta[None, :]) ** 2, None, np.asarray(host(fit.theta)))
 

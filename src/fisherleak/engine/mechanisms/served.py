@@ -124,6 +124,7 @@ class Answers:
             raise InvalidInputError(
                 f"of='probability' is for the logistic loss, and this model's is {loss.name}: use of='score'."
             )
+        # sigma'(z) = p (1 - p) is the curvature of the logistic loss (section 3.6)
         return np.asarray(loss.a(z, z))
 
     @property
@@ -205,6 +206,7 @@ class SampledLabels:
                 f"X_query must have scores between -{FARTHEST:g} and {FARTHEST:g} for labels that are drawn as counts; query "
                 f"{int(np.argmax(np.abs(z) > FARTHEST))} of its block has not. Drop it, or use fisherleak.Answers with noise."
             )
+        # g^2 of a draw is the curvature: p (1 - p), or e^z of a count (section 3.6)
         return np.asarray(np.sqrt(loss.a(z, z)))
 
     @property
@@ -280,6 +282,7 @@ def told_by(by: Interface, features: Vector, fit: Fit) -> Disclosed:
     for block in _blocks(features, p // times, outputs, by.independent):
         rows = with_constant(block, fit.intercept is not None, centre)
         moved = rows if times > 1 else _moves(by, rows, fit)
+        # W with W^T W = sum of g_q^2 x_q x_q^T, the rows g_q x_q one block after the other (section 3.6)
         root = np.linalg.qr(np.concatenate([root, by.whitened(moved)]), mode="r")
     root = np.kron(np.eye(times), root) if times > 1 else root
     return Disclosed(by, np.concatenate([root, np.zeros((p - root.shape[0], p))]))
@@ -329,6 +332,7 @@ def _several_moves(of: str, x: Vector, fit: Fit) -> Vector:
         p = e / np.sum(e, axis=1, keepdims=True)
         # (e_k - p)^T Q: what is sure moves nothing, and nothing cancels that is larger than p
         D = Q[None, :, :] - (p @ Q)[:, None, :]
+        # (diag(p) - p p^T) Q of probabilities, and for a drawn class the rows sqrt(p_k) (e_k - p)^T Q (section 3.6)
         D = (np.sqrt(p) if of == "label" else p)[:, :, None] * D
     return np.reshape(D[:, :, :, None] * x[:, None, None, :], (x.shape[0] * K, -1))
 

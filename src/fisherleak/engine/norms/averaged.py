@@ -249,6 +249,8 @@ class _DrawnScores:
     def _scores(self, at: _AtDraws, label: bool) -> Vector:
         y, omega, z = at.y, at.omega, at.z
         a = omega * self.loss.a(z, y)
+        # the score of section 3.5: its parts along t, along b and along H^-1 x, then that of the label; x . b is
+        # `tilted`
         along = a * at.tilted / self.variance + omega * self.traits.slope(z, y) * at.h
         found = np.asarray(along[:, :, None] * self.by_t, dtype=np.float64)
         found += (omega * self.loss.r(z, y) / self.variance)[:, :, None] * self.by_b
@@ -262,6 +264,7 @@ class _DrawnScores:
         """Upper limits of the largest eigenvalue of each row's information, (b,)."""
         at = self._rows(X, y, omega)
         S = self._scores(at, label)
+        # v of section 3.5, the direction of the largest average, and q = (v . s)^2
         along = np.linalg.eigh(np.matmul(np.moveaxis(S, 1, 2), S))[1][:, :, -1]
         return _limit(np.matmul(S, along[:, :, None])[:, :, 0] ** 2, self._most(at, label))
 
@@ -293,6 +296,7 @@ class _DrawnScores:
         count, doubt = z.shape[1], math.log(2.0 / DOUBT)
         moved = bent.max(axis=1, keepdims=True)[:, :, None]
         most = self._most(_AtDraws(labels, weights, z, tilted, h, moved, length), label)
+        # the variance of q is at most N / (N - 1) times the largest q times its mean
         spread = np.sqrt(2.0 * np.max(top, axis=1) * mean * doubt / (count - 1))
         return np.asarray(np.minimum(mean + spread + 7.0 * most * doubt / (3.0 * (count - 1)), most) * (1.0 + 1e-9))
 
@@ -320,11 +324,13 @@ class _DrawnScores:
         a = np.minimum(np.max(loss.a(reach, at.y), axis=1) * between, self.traits.largest)
         r = np.max(np.abs(loss.r(reach, at.y)), axis=1)
         h, sigma = 2.0 * np.max(at.h, axis=1), math.sqrt(self.variance)
+        # x . b / sigma^2 has the standard deviation |L^-1 x| / sigma
         tilted = FAR_OUT * at.length / sigma
         most = np.zeros(len(a))
         if self.by_t.shape[1]:
             t = 2.0 * float(np.max(np.linalg.norm(self.by_t, axis=1)))
             bent = 2.0 * np.max(np.linalg.norm(at.moved, axis=2), axis=1)
+            # M of section 3.5: the largest score, squared; |a'| <= a
             most = (a * (tilted + h) * t + r * FAR_OUT * self.widest / sigma + 2.0 * a * bent) ** 2
         if label:
             c = np.max(np.abs(loss.c(reach, at.y)), axis=1)
@@ -365,5 +371,6 @@ def _of_many(sides: Iterable[Vector], count: int) -> Vector:
 def _limit(q: Vector, most: Vector) -> Vector:
     """Upper limits of the means of q, (b, N), that are never above ``most``, (b,)."""
     count, doubt = q.shape[1], math.log(2.0 / DOUBT)
+    # the bound of section 3.5: L is `doubt`, V the variance, M is `most`
     spread = np.sqrt(2.0 * np.var(q, axis=1, ddof=1) * doubt / count)
     return np.asarray(np.minimum(np.mean(q, axis=1) + spread + 7.0 * most * doubt / (3.0 * (count - 1)), most))

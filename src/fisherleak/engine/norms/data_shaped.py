@@ -189,9 +189,11 @@ class _InItsBasis:
 
     @classmethod
     def of(cls, parts: ShapedParts) -> _InItsBasis:
+        # kappa^2 = beta_j beta_k for a posterior (section 3.1): its diagonal is beta^2
         beta = np.sqrt(np.diag(parts.spectrum.shape))
         scaled = np.sqrt(beta)[:, None] * parts.turned
         values, basis = np.linalg.eigh(scaled.T @ scaled)
+        # g = E^T H^-1 x in the eigenbasis of S, from xi
         into = beta[:, None] * (parts.turned @ basis)
         return cls(np.clip(values, 0.0, None), into, basis.T @ parts.w, parts.spectrum.middle, beta)
 

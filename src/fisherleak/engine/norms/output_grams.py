@@ -92,6 +92,7 @@ class GramParts:
         """C (b, m^2 or m), T (b, L, m), N (b, L, L) and F (b, L, m)."""
         b, L = part.r.shape
         p, m = part.x.shape[1], self.VE.shape[1]
+        # C, T and N of the second formula of section 2.5, by pairs of outputs
         direct = (xp.take(part.r, self.first, axis=1) * xp.take(part.r, self.second, axis=1)) @ self.direct
         T = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (b, L * p)) @ self.across
         along = xp.reshape(part.x @ self.lengths, (b, -1, p))
@@ -116,6 +117,7 @@ class GramParts:
             return omega**2 * (self.by_label.T[None, :, :] @ N @ self.by_label[None, :, :]), xp.zeros_like(part.omega)
         C = xp.reshape(direct, (b, m, m))
         NF = N @ F
+        # C + T^T F + F^T T + F^T N F, and below the blocks of the label (section 2.5); D is `by_label`
         half = xp.matrix_transpose(F) @ (T + 0.5 * NF)
         G = C + half + xp.matrix_transpose(half)
         terms = xp.sum(xp.reshape(direct, (b, -1))[:, :: m + 1], axis=1) + xp.sum(NF * F, axis=(1, 2))

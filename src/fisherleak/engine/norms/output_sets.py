@@ -41,6 +41,7 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
         b = part.r.shape[0]
         assert part.A is not None
         F = part.A @ VE[None, :, :]
+        # (F F^T + omega^2 C C^T) (x) x x^T, the last term of the formula of section 2.6
         FF = F @ xp.matrix_transpose(F)
         if label:
             FF = FF + (part.omega**2)[:, None, None] * CC[None, :, :]
@@ -62,6 +63,7 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
         R, cross, *squares = rest
         total = _of_squares(squares, L, p)
         if m:
+            # sum of d d^T, and below of D_i (F_i (x) x_i)^T (section 2.6): d_lk = r_l + V_lk g_k
             spread = xp.broadcast_to(R[:, None, :, None], (L, p, L, p))
             # block (k, l) of r_k E F_l^T x^T
             split = xp.permute_dims(xp.reshape(cross, (L, m, L, p)), (2, 1, 0, 3))
@@ -148,6 +150,7 @@ class _Columns:
             b = part.r.shape[0]
             assert part.A is not None
             F = xp.permute_dims(part.A @ VE.T[None, :, :], (0, 2, 1))  # (b, c, L)
+            # Z_ij . B^T u, with Z_ij = r (x) E_j + V g E_j + F_j (x) x
             met = xp.sum(F * xp.reshape(part.x @ along, (b, c, L)), axis=2) + part.r @ onto
             g = None if moves is None else moves(X, weights)
             met = met if g is None else met + g @ scaled
@@ -184,6 +187,7 @@ class _Columns:
             direct = direct if moves is None else direct + V[None, :, :] * moves(X, weights)[:, None, :]
             found = []
             for j in range(m):
+                # Z_ij (section 2.6)
                 rows = F[:, :, j, None] * part.x[:, None, :] + direct * directions[:, j][None, None, :]
                 flat = xp.reshape(rows, (part.x.shape[0], L * p))
                 found.append(flat.T @ flat)

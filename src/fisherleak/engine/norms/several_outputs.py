@@ -121,6 +121,7 @@ class SeveralOutputs(Release):
             direct, T, N, F = parts.of_rows(part, xp, moves)
             NF = N @ F
             bent = xp.sum(NF * F, axis=1)
+            # the diagonal of C + T^T F + F^T T + F^T N F (section 2.5)
             squares = direct + 2.0 * xp.sum(T * F, axis=1) + bent
             i, j = xp.nonzero(squares < CANCELLED * (direct + bent))
             if i.shape[0] == 0:
@@ -129,6 +130,7 @@ class SeveralOutputs(Release):
             bends = xp.take(xp.reshape(xp.matrix_transpose(F), (-1, F.shape[1])), i * F.shape[2] + j, axis=0)
             own = r[:, :, None]
             own = own if moves is None else own + V[None, :, :] * xp.take(moves, i, axis=0)[:, None, :]
+            # where these cancel, Z_ij itself: D_i + F_i (x) x_i of section 2.6
             moved = own * xp.take(directions, j, axis=1).T[:, None, :] + bends[:, :, None] * x[:, None, :]
             again = xp.reshape(moved, (moved.shape[0], -1)) @ B.T
             return replaced(squares, i, j, xp.vecdot(again, again), xp)

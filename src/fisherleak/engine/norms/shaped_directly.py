@@ -65,6 +65,7 @@ class _Drawn:
 
     @classmethod
     def of(cls, fit: Fit, spectrum: Spectrum, changes: PerturbationMap, temperature: float, label: bool) -> _Drawn:
+        # R E = P diag(sigma) V^T of section 3.3, R the root of H^-1 in its eigenbasis; y = P^T R x is x @ into
         root = np.diag(spectrum.shape) ** 0.25  # of the eigenvalues of H^-1
         left, sigma, right = np.linalg.svd(root[:, None] * changes.after(spectrum.basis.T), full_matrices=True)
         pulled = changes.pull(spectrum.theta)
@@ -98,6 +99,7 @@ class _Tilted:
     @classmethod
     def of(cls, fit: Fit, spectrum: Spectrum, scale: float, label: bool) -> _Tilted:
         d = int(np.asarray(fit.coef).shape[0])
+        # kappa^2 = (beta_j + beta_k)^2 (section 3.1): its diagonal is 4 beta^2; then S and b of section 3.4
         beta = 0.5 * np.sqrt(np.diag(spectrum.shape))
         inverse = (spectrum.basis * beta) @ spectrum.basis.T
         values, into = np.linalg.eigh(inverse[:d, :d])

@@ -62,12 +62,15 @@ def example_norms(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> 
     length = xp.linalg.vector_norm(w)
     e = _unit(w, xp)
     A = E.after(J.B)
+    # A = B E, and v = B E e; A' = A - v e^T of section 2.1, which with the label of a quadratic loss keeps the part q
+    # of v (`_turned`)
     v = A @ e
     along, by_label = _turned(J, length, xp) if label and J.fit.loss.quadratic else (None, 0.0)
     s, basis, plain = _eigenbasis(A, A - ((1.0 - by_label) * v)[:, None] * e[None, :], xp)
     v = basis.T @ v
     if plain < v.shape[0]:
         v = xp.concat([v[:plain], xp.zeros(1, dtype=v.dtype, device=device(v))])
+    # B x in the basis in which A' A'^T is diag(s): then section 2.2
     into = J.B.T @ basis
     model = J.model
 
@@ -187,6 +190,7 @@ def cell_squares(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
         rows = model.rows(X, y, weights)
         u = rows.x @ B.T
         r = rows.r[:, None] if rows.direct is None else xp.take(rows.direct, columns, axis=1)
+        # the three terms of the square of a w_j B x + r B E_j (section 1.2); where they cancel, the vector itself
         along = (rows.a**2 * xp.vecdot(u, u))[:, None] * (w * w)[None, :]
         across = 2.0 * rows.a[:, None] * r * (u @ A) * w[None, :]
         fixed = r**2 * lengths[None, :]
@@ -239,6 +243,7 @@ def set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Pr
         c = part.c if label else xp.zeros_like(h)
         root = xp.hypot(h, c)
         safe = xp.where(root > 0, root, 1.0)
+        # k before B, with f = B E e: sqrt(kappa) is `root` and a |E^T w| is `h`
         moved = root[:, None] * part.x
         moved += (h / safe * part.r)[:, None] * pushed[None, :]
         rest = xp.where(root > 0, c / safe, 1.0) * part.r
@@ -249,6 +254,7 @@ def set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Pr
         A = E.after(J.B)
         f = A @ e
         reduced = A - f[:, None] * e[None, :]
+        # the first formula of section 2.1, summed over the rows
         return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
 
     return Product(J.arrays, block, finish, int(J.B.shape[0]))
@@ -275,6 +281,7 @@ def attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
         t = E.after(J.B) + (J.B @ mean)[:, None] * w[None, :]
         s, basis = xp.linalg.eigh(base)
         roots = xp.ones_like(w) * R**0.5
+        # w_j^2 diag(s) + R t t^T: section 2.2 with w in place of r, v = 0 and c = 0
         mu = top_eigenvalues(xp.clip(s, 0.0, None), xp.zeros_like(s), t.T @ basis, w, roots, None)
         roots = host(xp.sqrt(mu))
         values = {attribute.name: float(roots[k]) for k, attribute in enumerate(plain)}
@@ -285,6 +292,7 @@ def attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
             A = E.after(J.B)
             e = _unit(w, xp)
             length = xp.sum(w * e)
+            # the same of several directions: |w|^2 B G B^T + R (B (E + x-bar w^T)) (B (E + x-bar w^T))^T
             shifted = A + (J.B @ mean * length)[:, None] * e[None, :]
             top = xp.linalg.eigvalsh(length**2 * base + R * (shifted @ shifted.T))[-1]
             values[attribute.name] = float(xp.sqrt(xp.clip(top, 0.0, None)))

@@ -65,10 +65,14 @@ def _quadratic(shared: Shared, cells: Cells, t: Vector, y: Vector, label: bool, 
     r, a = (omega * each(cells.z, cells.y + 0.0 * cells.z) for each in (loss.r, loss.a))
     r0, a0 = (omega * each(z0, y + 0.0 * z0) for each in (loss.r, loss.a))
     f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
+    # K and c of the first formula of section 5.2; `moved` is M S^-1 c = -U^T D_1, so that z and w below are those at
+    # theta + D_1
     solved = Solved.of(cells, a0 - a, a0 * t, a0 * t**2 + f)
     moved = solved.through(solved.solve(r0 - r, r0 * t + f * cells.w))
     step = _Step(solved, t, slope, z0 - moved[0] - t * moved[1], cells.w - moved[1], y, label)
     g = step.pushed(shared)[0]
+    # eta^2 = q^T G q with q = S^-1 g (section 5.2); noise that moves with the value has g^T A(t) g in its place
+    # (section 5.3)
     return solved.released(solved.solve(*g)) if moving is None else moving[0].first(moving[1], t, g)
 
 
@@ -77,9 +81,11 @@ def _bounded(shared: Shared, cells: Cells, t: Vector, y: Vector, label: bool, mo
     loss, omega = shared.loss, cells.omega
     r, a = (omega * each(cells.z, cells.y + 0.0 * cells.z) for each in (loss.r, loss.a))
     f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
+    # H' = H - a x x^T + f e e^T: the other rows as they curve at the old parameters (section 5.2)
     apart = Solved.of(cells, -a, 0.0, f)
     step, near = _nearly(shared, apart, t, r, f, slope, y, label)
     a1 = omega * loss.a(step.z, y + 0.0 * step.z)
+    # H_s of section 5.2: H' with the curvature a1 of the moved row, taken at its score z
     later = Solved.of(cells, a1 - a, a1 * t, a1 * t**2 + f)
     found = _bound(shared, replace(step, solved=later), near, a1) ** 2
     return found if moving is None else found * moving[0].growth(moving[1], t)
@@ -91,9 +97,11 @@ def _nearly(
     """The minimum with the other rows' curvatures as they were, and how far the true one is from it."""
     cells, loss = apart.cells, shared.loss
     without = apart.through(apart.solve(-r, f * cells.w))  # what the row's absence and the scale move
+    # l = |x + t e|^2 by H'^-1, and alpha, the score without the row's own loss (section 5.2)
     own = apart.norm(1.0, t) ** 2
     alpha = cells.z + t * cells.w - without[0] - t * without[1]
     z, most = alpha + 0.0 * own, FURTHEST / shared.slope
+    # Newton's method for z = alpha - l r(z) (section 5.2); r has the weight in it
     for _ in range(ROUNDS):
         labels = y + 0.0 * z
         gap = z - alpha + own * cells.omega * loss.r(z, labels)
@@ -101,6 +109,8 @@ def _nearly(
         z = z - move
         if np.all(np.abs(move) <= SETTLED * most):
             break
+    # the r that the last z stands for, (alpha - z) / l: the move D_1 is made with it, and `left` is how far the
+    # gradient at D_1 is from zero by the norm of H'^-1, which the radius has to cover too
     pull = np.where(own > 0, (alpha - z) / np.where(own > 0, own, 1.0), 0.0)
     left = np.abs(cells.omega * loss.r(z, y + 0.0 * z) - pull) * np.sqrt(own)
     c = (pull - r, pull * t + f * cells.w)
@@ -128,9 +138,11 @@ class _Step:
         omega, y = self.solved.cells.omega, self.y + 0.0 * self.z
         if self.label:
             c = omega * shared.loss.c(self.z, y)
+            # a label moves the gradient by c x: g = (c, 0)
             return (c, 0.0 * c), np.abs(c), 0.0 * c
         a = omega * shared.loss.a(self.z, y)
         along = a * self.w
+        # g = (a w, r + t a w + f' w) of section 5.2, w = e . (theta + D)
         return (along, omega * shared.loss.r(self.z, y) + self.t * along + self.slope * self.w), np.abs(along), a
 
 
@@ -153,6 +165,7 @@ class _Near:
         some, kappa, least = apart.cells, shared.slope, apart.least
         known = least > 0
         safe = np.where(known, least, 1.0)
+        # D^T P D with D = -H^-1 U p; P11, P12 and P22 are U^T H^-1 P H^-1 U (section 5.2)
         bent = some.P11 * p[0] ** 2 + 2.0 * some.P12 * p[0] * p[1] + some.P22 * p[1] ** 2
         bent, tall = np.sqrt(np.maximum(bent, 0.0)), np.sqrt(shared.tallest / safe)
 
@@ -160,10 +173,14 @@ class _Near:
         parts = np.sqrt(some.M11 * shared.tallest) * np.abs(p[0]) + some.furthest * np.abs(p[1])
         moved = np.minimum(tall * size, np.where(np.isnan(parts), np.inf, parts))
 
+        # rho sqrt(sigma) over the ball of radius e around D_1, sigma is `least`: by H a move of length e is e /
+        # sqrt(sigma) at most
         def curving(e: Vector) -> Vector:
             reach = np.minimum(kappa * (moved + tall * e), 50.0)
             return np.asarray(kappa * np.exp(reach) * (bent + shared.steepness * e / np.sqrt(safe)))
 
+        # the right side of the condition on epsilon in section 5.2, rho (|D_1| + e) / 2, and what Newton's method left
+        # of z
         def needed(e: Vector) -> Vector:
             return np.asarray(0.5 * curving(e) / np.sqrt(safe) * (size + e) + left)
 
@@ -183,6 +200,7 @@ def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
     known = (least > 0) & np.isfinite(near.radius)
     safe = np.where(known, least, 1.0)
     g, along, curved = step.pushed(shared)
+    # a changes by a factor of e^(kappa |dz|) at most over the distance `near.score` of z, as |a'| <= kappa a
     grown = np.expm1(np.minimum(kappa * near.score, 50.0))
     t = step.t
     # what is open in the part along the row (a w, or c of a label), and in that along e (r, and w of a folded scale)
@@ -190,12 +208,15 @@ def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
         by_row, by_e = along * grown, 0.0 * along
     else:
         by_row = along * grown + a1 * (1.0 + grown) * near.slope
+        # r changes by no more than the integral of a e^(kappa s) over s from 0 to |dz|
         by_e = curved * grown / kappa + np.abs(step.slope) * near.slope
     seen_row, seen_e = (np.sqrt(solved.released(solved.solve(*u))) for u in ((1.0, t), (0.0, 1.0)))
     own = solved.norm(1.0, t)
+    # rho of the other rows, and what the curvature of the row itself may change from a1, both by the norm of H_s
     rate = near.curving / np.sqrt(safe) + a1 * grown * own**2
     known &= rate < 1.0
     rate = np.where(known, rate, 0.0)
+    # |U g + delta| by H_s^-1, and the three terms of the last formula of section 5.2; tau is `shared.seen`
     size = solved.norm(*g) + by_row * own + by_e * solved.norm(0.0, 1.0)
     open_ = by_row * seen_row + by_e * seen_e + shared.seen / np.sqrt(safe) * rate / (1.0 - rate) * size
     return np.asarray(np.where(known, np.sqrt(solved.released(solved.solve(*g))) + KINKS * open_, np.inf))

@@ -64,6 +64,7 @@ class Solved:
 
     @classmethod
     def of(cls, cells: Cells, K11: Number, K12: Number, K22: Number) -> Solved:
+        # S = I + K M (section 5.2), 2 x 2 for each cell
         M11, M12, M22 = cells.M11, cells.M12, cells.M22
         S11, S12 = 1.0 + K11 * M11 + K12 * M12, K11 * M12 + K12 * M22
         S21, S22 = K12 * M11 + K22 * M12, 1.0 + K12 * M12 + K22 * M22
@@ -91,6 +92,7 @@ class Solved:
 
     def norm(self, first: Number, second: Number) -> Vector:
         """|U (first, second)| by the norm of the inverse of the changed Hessian."""
+        # H'^-1 U = H^-1 U S^-1, so that U^T H'^-1 U = M S^-1
         a, b = self.through(self.solve(first, second))
         return np.asarray(np.sqrt(np.maximum(first * a + second * b, 0.0)))
 

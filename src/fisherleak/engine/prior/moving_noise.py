@@ -51,10 +51,12 @@ class MovingNoise:
         B = np.asarray(host(jacobian.fit.factor.inverse()))
         tilt = mechanism.root(len(B))
         if tilt is None:
+            # S = T G^-1, that is M = T G: the first of the three second terms of section 5.3
             T = mechanism.scale**2
             return cls(B, B / T, T * B, 1.0, 0.5, 0.0, 1.0)
         # C is over released gradients: those of centred parameters are centring^-T times these
         half = mechanism.scale * np.linalg.solve(centring_of(jacobian).T, tilt)
+        # M = half half^T = sigma^2 C, S = G^-1 M G^-1: the second of the three
         back, through = np.linalg.inv(half), B @ half
         return cls(B, back.T @ back, through @ through.T, 1.0, 1.0, 1.0, 0.0)
 
@@ -70,8 +72,10 @@ class MovingNoise:
         back = np.linalg.inv(W)
         S = back @ back.T
         if told.shape == FOR_ANYONE:
+            # M^-1 = G^-1 S^-1 G^-1 with S^-1 = W^T W: the third of the three
             inner = W @ B
             return cls(B, inner.T @ inner, S, a, 0.125, 1.0, 0.5)
+        # whether S = scale^2 G^-1
         seen = noise.scale * W @ np.linalg.cholesky(B)
         if told.shape != HESSIAN or not float(np.abs(seen.T @ seen - np.eye(len(B))).max()) <= SAME:
             return None
@@ -95,11 +99,15 @@ class MovingNoise:
     def second(self, cells: Cells, t: Vector) -> Vector:
         """The second term where the value has moved by t: exact, or not below."""
         at = _GramAlongPath.of(cells, t)
+        # L of section 5.3; f' = linear + 2 square t
         l12, l22 = cells.omega, 2.0 * cells.omega * t + cells.linear + 2.0 * cells.square * t
         b11, b12, b22 = at.by_b
+        # tr((B L)^2) with the 2 x 2 matrix B(t)
         trace = (b12 * l12) ** 2 + 2.0 * (b11 * l12 + b12 * l22) * b22 * l12 + (b12 * l12 + b22 * l22) ** 2
         found = self.squares * trace
         if self.crossed:
+            # A(t) <= lambda^-power A(0), and C(t) <= mu^power times C with G(t) and the old M (section 5.3); equal for
+            # power 0
             A = tuple(self._less(at) * each for each in (cells.G11, cells.G12, cells.G22))
             C = tuple(_raised(at.most**self.power) * each for each in at.turned((cells.P11, cells.P12, cells.P22)))
             found = found + self.crossed * _between(A, C, l12, l22)
@@ -109,9 +117,11 @@ class MovingNoise:
         """The first term of the squared loss for U g, what the value does to the gradient: exact, or not below."""
         at = _GramAlongPath.of(cells, t)
         if self.power == 1.0:
+            # M = G: A(t) is a multiple of B(t)
             a11, a12, a22 = (self._level * each for each in at.by_b)
         else:
             a11, a12, a22 = (self._less(at) * each for each in (cells.G11, cells.G12, cells.G22))
+        # g^T A(t) g (section 5.3)
         return np.where(at.known, np.maximum(a11 * g[0] ** 2 + 2.0 * a12 * g[0] * g[1] + a22 * g[1] ** 2, 0.0), np.inf)
 
     def seen(self, J: Vector, x: Vector, e: Vector, omega: Vector, t: Vector, folded: Vector) -> Vector:
@@ -122,8 +132,10 @@ class MovingNoise:
         along, across = (x * J).sum(axis=1), (e * J).sum(axis=1)
         K12, K22 = omega * t, omega * t**2 + folded / self.curvature
         if self.power == 1.0:
+            # |M(t)^-1/2 G(t) J|^2 = J^T G(t) J for M = G, with G(t) = G + U K U^T
             moved = (J @ self._gram * J).sum(axis=1) + 2.0 * K12 * along * across + K22 * across**2
             return np.asarray(self._level * np.maximum(moved, 0.0))
+        # v = G(t) J, and |M(t)^-1/2 v|^2 <= lambda^-power v^T M^-1 v (section 5.3)
         v = J @ self._gram + (K12 * across)[:, None] * x + (K12 * along + K22 * across)[:, None] * e
         M: list[Any] = [((a @ self.B) * b).sum(axis=1) for a, b in ((x, x), (x, e), (e, e))]
         at = _GramAlongPath.along(Cells(t, t, omega, t, *M, *M), K12, K22)
@@ -142,11 +154,13 @@ class MovingNoise:
         """How much larger the first term can be than by the noise as it was."""
         at = _GramAlongPath.of(cells, t)
         if self.power == 1.0:
+            # squares of the factors at the end of section 5.3: mu for M = G
             found = _raised(at.most)
         else:
             K12, K22 = at.K
             metrics = (cells.G11, cells.G12, cells.G22), (cells.P11, cells.P12, cells.P22)
             tau = np.sqrt(np.maximum(_between(*metrics, K12, K22), 0.0))
+            # and lambda^(-1/2) (1 + tr(A K C K)^(1/2))^2 for M = G # N
             found = self._less(at) * (1.0 + KINKS * tau) ** 2
         return np.where(at.known, found, np.inf)
 
@@ -176,6 +190,7 @@ class _GramAlongPath:
         solved = Solved.of(cells, 0.0 * K12, K12, K22)
         known = solved.least > 0
         least = np.where(known, solved.least, 1.0)
+        # lambda and mu are the two eigenvalues of I + K U^T G^-1 U: their product is its determinant
         return cls(solved, (K12, K22), known, least, np.maximum(solved.det / least, 1.0))
 
     @property

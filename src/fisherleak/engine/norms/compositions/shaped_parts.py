@@ -34,6 +34,7 @@ SMALL = 256
 
 def fixed_spectrum(jacobian: Jacobian) -> Spectrum:
     """A release with noise that the data do not shape: the middle is that of its whitened inverse Hessian."""
+    # kappa = 0, and rho^2 are the squared singular values of B in the basis of its right singular vectors (section 3.2)
     _, values, basis = np.linalg.svd(np.asarray(host(jacobian.B)), full_matrices=True)
     p = basis.shape[0]
     middle = np.append(values**2, np.zeros(p - values.size))
@@ -93,8 +94,10 @@ class ShapedParts:
         v = V[:, :-1] if label else V
         e = v @ self.turned.T
         along = a * (v @ self.w) + (c * V[:, -1] if label else 0.0)
+        # the first term of section 3.2: rho^2 (alpha xi + r epsilon); alpha is `along`, epsilon is `e`
         moved = self.spectrum.middle * (along[:, None] * xi + r[:, None] * e)
         t = np.einsum("ij,ij->i", xi, moved)
+        # omega^2 (diag(kappa^2 xi^2) + diag(xi) kappa^2 diag(xi)) epsilon (section 3.2)
         shape = (omega**2)[:, None] * (q * e + xi * ((xi * e) @ self.spectrum.shape))
         top = (r[:, None] * moved + shape) @ self.turned + (a * t)[:, None] * self.w[None, :]
         return np.concatenate([top, (c * t)[:, None]], axis=1) if label else top
@@ -113,8 +116,10 @@ class ShapedParts:
         """Roots of the diagonal of F_i over attributes of one direction, (b, m)."""
         r, a, _, omega, xi, q = self.state(X, y, weights)
         E, middle, shape = self.turned, self.spectrum.middle, self.spectrum.shape
+        # the same two terms for v a unit vector, epsilon a column of E
         first = (a**2 * (xi**2 @ middle))[:, None] * self.w**2 + r[:, None] ** 2 * (middle @ E**2)
         first = first + 2.0 * (a * r)[:, None] * self.w * ((xi * middle) @ E)
+        # kappa^2 has a rank of three at most: diag(xi) kappa^2 diag(xi) by its eigenvectors
         values, vectors = np.linalg.eigh(shape)
         second = q @ E**2
         for k in np.flatnonzero(np.abs(values) > np.finfo(float).eps * np.abs(values).max()).tolist():
@@ -131,6 +136,7 @@ class ShapedParts:
             e = changes @ self.turned.T
             along = a * (changes @ self.w) + (c * V[:, -1] if label else 0.0)
             z = self.spectrum.middle * (along @ xi + r @ e)
+            # D = N + N^T of section 3.2, the changes of all rows together, and kappa^2 D by entries
             N = (omega[:, None] * xi).T @ e
             G = self.spectrum.shape * (N + N.T)
             t = xi @ z
@@ -151,6 +157,7 @@ class ShapedParts:
             )
         first = (a[:, None] * xi)[:, :, None] * self.w + r[:, None, None] * E
         cross = xi[:, :, None, None] * E[None, None, :, :] + E[None, :, None, :] * xi[:, None, :, None]
+        # omega (kappa_jk / sqrt(2)) (xi_j epsilon_k + epsilon_j xi_k), whose squares add up to the second term
         second = omega[:, None, None, None] * np.sqrt(0.5 * self.spectrum.shape)[:, :, None] * cross
         second = second.reshape(r.size, p * p, -1)
         if label:

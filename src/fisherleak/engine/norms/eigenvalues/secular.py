@@ -67,10 +67,12 @@ def top_eigenvalues_portable(s: Array, v: Array, U: Array, r: Array, h: Array, c
     else:
         root = xp.hypot(h, c)
         safe = xp.where(root > 0, root, 1.0)
+        # k = kappa u + beta v, and gamma v beside it (section 2.2): kappa is `root`, gamma is `second`
         K = root[:, None] * U
         K += (h / safe * r)[:, None] * v[None, :]
         second = xp.where(root > 0, c / safe, 1.0) * r
         trace = r * r * top + row_squares(K, xp) + second * second * xp.sum(v * v)
+    # all in units of the trace bound r^2 s_max + |k|^2 + gamma^2 |v|^2
     unit = xp.where(trace > 0, 1.0 / xp.sqrt(xp.where(trace > 0, trace, 1.0)), 0.0)
     K *= unit[:, None]
     second = None if second is None else second * unit
@@ -78,6 +80,7 @@ def top_eigenvalues_portable(s: Array, v: Array, U: Array, r: Array, h: Array, c
     poles = xp.stack([xp.ones_like(s), top - s])
     delta, upper = _start(rows, v, poles[1, :], xp)
     delta = _climb(rows, v, poles, delta, upper, xp)
+    # mu is r^2 s_max and the distance delta to that pole
     return trace * (rows.squared_r * top + delta)
 
 
@@ -137,6 +140,7 @@ def _secular(rows: _SecularRows, v: Array, poles: Array, delta: Array, xp: Names
     T = 1.0 / distances
     T1 = T * rows.K
     gamma, squares = rows.second, v * v
+    # the 2 x 2 matrix of g(mu) in section 2.2, its top eigenvalue and minus the derivative of that
     g12, g22 = gamma * (T1 @ v), gamma**2 * (T @ squares)
     g, second, cos, sin = _top_of_two(row_dots(T1, rows.K, xp), g12, g22, xp)
     sin = sin * gamma
@@ -156,6 +160,7 @@ def _climb(rows: _SecularRows, v: Array, poles: Array, delta: Array, upper: Arra
         g, second, slope = _secular(rows, v, poles, delta, xp)
         lower = xp.where(g >= 1, delta, lower)
         upper = xp.where(g <= 1, delta, upper)
+        # Newton's method on 1/g = 1: (1 - 1/g) / (slope / g^2), slope = -g'
         step = g * (g - 1.0) / xp.where(slope > 0, slope, 1.0)
         proposal = delta + step
         # both eigenvalues fall with delta: only where the second is above 1 too can it have the larger root

@@ -61,6 +61,7 @@ def top_of_tridiagonals_portable(
     degree = float(len(diagonal))
     for _ in range(MOST_PASSES):
         inside, first, second = _derivatives(x, diagonal, squares, xp)
+        # Laguerre's step for the characteristic polynomial p, the product of the pivots (section 2.3)
         root = xp.sqrt(xp.clip((degree - 1.0) * (degree * second - first * first), 0.0, None))
         step = xp.where(inside, degree / xp.where(inside, first + root, 1.0), 0.0)
         x = x - step
@@ -92,6 +93,7 @@ def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], 
     slope, bend = xp.ones_like(x), xp.zeros_like(x)
     first, second = slope / pivot, (slope / pivot) ** 2
     for i in range(len(diagonal) - 2, -1, -1):
+        # d_i = x - alpha_i - beta_i^2 / d_(i+1) and its first two derivatives by x, `slope` and `bend`
         share = squares[i] / (pivot * pivot)
         bend = share * (bend - 2.0 * slope * slope / pivot)
         bend = xp.where(bend > -LARGEST, bend, -LARGEST)
@@ -100,6 +102,7 @@ def _derivatives(x: Array, diagonal: Sequence[Array], squares: Sequence[Array], 
         positive, pivot = _positive(x - diagonal[i] - share * pivot, xp)
         inside = inside & positive
         part = slope / pivot
+        # sums over the pivots of d' / d, and of (d' / d)^2 - d'' / d
         first, second = first + part, second + part * part - bend / pivot
     return inside, first, second
 
@@ -111,6 +114,7 @@ def _last(
     ratios = []
     for i in range(len(diagonal) - 2, -1, -1):
         pivot = _positive(pivot, xp)[1]
+        # s_(i+1) / s_i = beta_i / d_(i+1) (section 2.3)
         ratios.append(beside[i] / pivot)
         pivot = x - diagonal[i] - squares[i] / pivot
     component, total = xp.ones_like(x), xp.ones_like(x)

@@ -84,6 +84,7 @@ def _solve_rows(
             at = _pivots(N, L, y)
             value, slope = N[at, at], _slope(U, t, y, of_label, 1.0 / (delta + top))
             lower, upper = (delta, upper) if value <= 0.0 else (lower, delta)
+            # Newton's method on the pivot itself, or on 1 / (1 - pivot) where the pivot is one less a secular function
             step = -value / slope if at == 1 else -(1.0 - value) * value / slope
             if at < 4:
                 step = max(2.0 * step, PAST * delta)
@@ -136,6 +137,7 @@ def _vectors_of_row(
         return 0.0, 0.0, 0.0, 0.0, 0.0
     by_w, by_x = omega * length / scale, r / (scale * length)
     for j in range(m):
+        # u, k and p of section 3.4; u0 is the intercept's coordinate of u, eta is by_x
         u[j] = S[j] * row[j] + one * b[j]
         k[j] = S[j] * u[j] + u0 * b[j]
         p[j] = by_w * w[j] + by_x * row[j]
@@ -149,6 +151,7 @@ def _vectors_of_row(
     if not kk > 0.0:
         return 0.0, 0.0, 0.0, 0.0, 0.0
     s, h, square = omega * omega, ux + one * u0, xx + one
+    # D of section 3.4 at the largest S, and bounds of F - D from above and from below
     top = r * r / scale**2 + s * ((2.0 * h + square * highest) * highest + uu + u0 * u0)
     crossed = math.sqrt(xx * kk)
     above, below = pp + s * (2.0 * uu + kx + crossed + square * bb), by_x * by_x * xx + s * (crossed - kx)
@@ -162,6 +165,7 @@ def _vectors_of_row(
     of_label[:] = 0.0
     of_label[place] = last * shrink
     for j in range(m):
+        # U = [x, k, u, b, p] so that F = D + U C U^T with ones and eta in C; x and k are made equally long
         x[j] = by * balance * row[j]
         k[j] *= by / balance
         beside[j] = by * length * b[j]
@@ -195,6 +199,7 @@ def _along_the_last(top: float, eta: float, U: Vector, gaps: Vector, of_label: V
     if not square > 0.0:
         return 0.0
     mean, second, third = once / square, twice / square, thrice / square
+    # the Rayleigh quotient of F less the top pole along the last of U
     own = square + (2.0 * by_x * by_k - (eta * by_x) ** 2 + by_u**2 + by_b**2) / square - mean
     beside = second - mean * mean
     if not beside > 1e-12 * second:
@@ -221,6 +226,7 @@ def _beside_the_pole(
         f = (k - eta * eta * x) * U[0, j] + x * U[1, j] + u * U[2, j] + b * U[3, j] + p * U[4, j]
         bent += f * f / gaps[j]
     gaps[first] = kept
+    # f_1 + sum f_j^2 / gamma_j of section 3.4, and whether what that leaves out is nothing
     delta = (2.0 * k - eta * eta * x) * x + u * u + b * b + p * p + bent
     moved = size + abs(delta)
     return delta, second > 2.0 * moved and bent * moved <= DONE * (second - moved)
@@ -252,6 +258,7 @@ def _less_the_sums(
         n43 += tb * p
         n44 += tj * p * p
     last = 1.0 / (delta + top)
+    # N = C^-1 - U^T (mu - D)^-1 U; C is ((-eta^2, 1), (1, 0)) for x and k, with the inverse ((0, 1), (1, eta^2))
     N[0, 0], N[1, 0], N[2, 0], N[3, 0], N[4, 0] = -n00, 1.0 - n10, -n20, -n30, -n40
     N[1, 1], N[2, 1], N[3, 1], N[4, 1] = eta * eta - n11, -n21, -n31, -n41
     N[2, 2], N[3, 2], N[4, 2] = 1.0 - n22 - last * of_label[2] ** 2, -n32, -n42

@@ -65,6 +65,7 @@ def _solve_rows(
         for j in range(Y.shape[1]):
             h += Y[i, j] * Y[i, j]
         ri, oi = r[i], omega[i]
+        # alpha, p = by_g g + by_w w, kappa and q of section 3.3; `beside` is the coordinate with a pole at zero
         alpha = ri * ri / T + oi * oi * h
         if not (h > 0.0 and oi > 0.0):
             mu[i] = alpha * top
@@ -82,6 +83,7 @@ def _solve_rows(
             g22 += q * q
         last = by_w * beside
         g11 += last * last
+        # a bound of F: the top pole, |p|^2 and, where it is added, |q|^2
         trace = alpha * top + g11 + (0.0 if negative else g22)
         if not trace > 0.0:
             mu[i] = trace
@@ -104,6 +106,7 @@ def _solve_rows(
         attained = rr * second_gap <= AT_POLE or p * p - q * q >= -AT_POLE
         lower = max(p * p - q * q if negative else p * p + q * q, floor)
         if upper > 0.0:
+            # the Rayleigh quotient of F along p (or along the top of both parts), less the pole
             lost = rr * below + (g12 * g12 if negative else 0.0)
             lower = max(lower, upper - lost / upper)
         upper = max(upper, floor)
@@ -125,6 +128,8 @@ def _solve_rows(
                 d12 += t1 * t2
                 d22 += t2 * t2
             if negative:
+                # m_pp - m_pq^2 / (1 + m_qq) of section 3.3, and minus its derivative, the squared length of
+                # (mu - alpha diag(sigma^2) + q q^T)^-1 p
                 sin = -g12 / (1.0 + g22)
                 value, second = g11 + sin * g12, 0.0
                 slope = d11 + 2.0 * sin * d12 + sin * sin * d22
@@ -149,6 +154,7 @@ def _solve_rows(
                     break
                 delta = floor = LEAST
                 continue
+            # Newton's method on the inverse of the left side, as in section 2.2
             step = value * (value - 1.0) / slope if slope > 0.0 else 0.0
             proposal = delta + step
             settled = (value >= 1.0 and second < 1.0 and step * step <= DONE * delta) or abs(step) <= DONE
