@@ -304,9 +304,9 @@ def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) 
 
 def maxima(present: Present, *, without_the_largest: bool = False) -> dict[str, float]:
     """What removing one row does at most, each number over all rows, or over all rows but any one."""
-    # section 6.1, "The row that leaves": A = H - s x x^T has A^-1 = B + s (B x)(B x)^T / (1 - s h). So c1, c2, c3 are s
-    # / (1 - s h) times |L B x| |B^1/2 x|, |L B x| |E^T B x| and |E^T B x| |B^1/2 x|; lifts are what ||L A^-1/2||^2 and
-    # ||E^T A^-1/2||^2 gain
+    # section 6.1, "The row that leaves": A = H - s x x^T has A^-1 = B + s (B x)(B x)^T / (1 - s h). So c1, c2, c3 are
+    # s / (1 - s h) times |L B x| |B^1/2 x|, |L B x| |E^T B x| and |E^T B x| |B^1/2 x|; lifts are what ||L A^-1/2||^2
+    # and ||E^T A^-1/2||^2 gain
     leverage = present.omega * present.a * present.h
     if not leverage.max() < 1.0 - 1e-9:
         return dict.fromkeys(("push", "far", "c1", "c2", "c3", "lift", "lift_e"), math.inf) | {"leverage": 1.0}

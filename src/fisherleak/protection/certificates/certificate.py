@@ -256,8 +256,8 @@ def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) 
         own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))
         value = np.minimum(value + own, _damped(q, t, omega) + within * m)
     else:
-        # the same for other losses, where r need not fall so far: s |L g| |E^T g| / (1 + s h) is at most s h / (1 + s h) of
-        # ``within``
+        # the same for other losses, where r need not fall so far: s |L g| |E^T g| / (1 + s h) is at most
+        # s h / (1 + s h) of ``within``
         own = (largest["r"] + m) * min(ways, 2.0 * within * (gain / (1.0 + gain) if math.isfinite(gain) else 1.0))
         value = value + own
     pushes = (omega * largest["r"] * end, end**2, s * largest["g"] * end, 0.5 * ways, s * largest["e"] * end)
@@ -280,7 +280,8 @@ def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
     far = math.sqrt(t.left) * q.root
     direct = _two_ranks(q, t, beta) + t.drift * q.direct + t.more * q.columns
     direct = direct + q.c1 * q.root * np.sqrt(beta) + q.c2 * both
-    # ||A^-1/2 [a x u^T + (r + m) E, c x]||, but for the factor of the row that leaves
+    # ||A^-1/2 [a x u^T + (r I + diag(m)) E, c x]||, but for the factor of the row that leaves; diag(m) E counts as
+    # max |m| times E, as it may where every value has a column of its own
     crossed = np.sqrt((both * q.whole_e + t.a * q.root * q.u) ** 2 + (t.c * q.root) ** 2)
     g = cosh * (q.p + q.c1 * q.root) + sinh * whole * far
     e = cosh * (q.e + q.c3 * q.root) + sinh * whole_e * far
@@ -312,8 +313,8 @@ def _damped(q: Quantities, t: _Terms, omega: float) -> float:
 def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
     """||L B [a x u^T + (r + m) E, c x]||: the largest eigenvalue of what is direct, and of rank two beside it."""
     folded = t.m * q.columns
-    # the product with its transpose is beta p p^T + p b^T + b p^T + (r + m)^2 (L B E)(L B E)^T, where p is L B x, b is
-    # a (r + m) L B E u and beta = a^2 |u|^2 + c^2
+    # the product with its transpose is beta p p^T + p b^T + b p^T + Q Q^T, where p is L B x,
+    # Q is L B (r I + diag(m)) E, b is a Q u and beta = a^2 |u|^2 + c^2; ``aligned`` is p.b and ``across`` is |b|, at most
     aligned = t.a * (np.maximum(t.above * q.up, t.below * q.down) + q.p * folded * q.u)
     across = t.a * (t.r * q.along + folded * q.u)
     two = two_ranks(aligned, across, beta, q.p)

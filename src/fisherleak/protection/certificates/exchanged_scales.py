@@ -61,8 +61,8 @@ class ExchangedScales:
         """The factor's largest slope, over its root and over the factor itself, (n, d) each."""
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = np.sqrt(self.kept / self.bend)
-        # f' = 2 c (x - m_i): over the root of f it grows with |x - m_i|, over f it is largest where |x - m_i| = sqrt(q
-        # / c)
+        # f' = 2 c (x - m_i): over the root of f it grows with |x - m_i|, over f it is largest where
+        # |x - m_i| = sqrt(q / c)
         first = [np.abs(x - self.mean) / np.sqrt(self.factor(x)) for x in self._tried(low, high, [])]
         second = [np.abs(x - self.mean) / self.factor(x) for x in self._tried(low, high, [-steep, steep])]
         return 2.0 * self.bend * np.max(first, axis=0), 2.0 * self.bend * np.max(second, axis=0)

@@ -136,8 +136,8 @@ class _Sizes:
     def largest(self, y: int) -> Vector:
         """Over all scores of a row of class y, (V,)."""
         K = len(self.direct)
-        # section 6.4, "The row's own derivatives": s is the share of the own class. The sum of p_k p_l over k < l is (1
-        # - sum p_k^2) / 2, largest for given s where the other classes share evenly
+        # section 6.4, "The row's own derivatives": s is the share of the own class. The sum of p_k p_l over k < l is
+        # (1 - sum p_k^2) / 2, largest for given s where the other classes share evenly
         first, c = float(np.max(self.direct[y])), 0.5 * self.bent
         # f(s) = (1 - s) first + c (1 - s^2 - (1 - s)^2 / (K - 1)) is concave on [0, 1]
         other = 1.0 / (K - 1)

@@ -210,8 +210,8 @@ def _derivatives(held: _Held, moved: Vector) -> list[tuple[float, Vector]]:
     found = []
     for low, high in pairwise(ends.tolist()):
         s = min(max(top, low), high)
-        # ||A W E|| <= sum over k < l of p_k p_l |e_k - e_l| |(e_k - e_l)^T W E|, and at most ||A|| ||W E|| <= ||W E|| /
-        # 2
+        # ||A W E|| <= sum over k < l of p_k p_l |e_k - e_l| |(e_k - e_l)^T W E|, and at most
+        # ||A|| ||W E|| <= ||W E|| / 2
         products = 0.5 * (1.0 - s**2 - (1.0 - s) ** 2 * other)
         bent = np.minimum(products * math.sqrt(2.0) * (slope + math.sqrt(2.0) * moved), 0.5 * (whole + moved))
         found.append((math.sqrt(2.0) * (1.0 - low), bent))
