@@ -314,7 +314,8 @@ def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
     """||L B [a x u^T + (r + m) E, c x]||: the largest eigenvalue of what is direct, and of rank two beside it."""
     folded = t.m * q.columns
     # the product with its transpose is beta p p^T + p b^T + b p^T + Q Q^T, where p is L B x,
-    # Q is L B (r I + diag(m)) E, b is a Q u and beta = a^2 |u|^2 + c^2. At most, p.b is ``aligned`` and |b| is ``across``
+    # Q is L B (r I + diag(m)) E, b is a Q u and beta = a^2 |u|^2 + c^2;
+    # ``aligned`` is p.b and ``across`` is |b|, at most
     aligned = t.a * (np.maximum(t.above * q.up, t.below * q.down) + q.p * folded * q.u)
     across = t.a * (t.r * q.along + folded * q.u)
     two = two_ranks(aligned, across, beta, q.p)
