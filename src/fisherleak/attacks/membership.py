@@ -381,9 +381,12 @@ class Membership:
         if noise is None or noise.normal:
             W = None if noise is None else noise.unit_information_root(b.shape[1])
             D, b = (each if W is None else each @ W.T for each in (D, b))
+            # section 9.2 for normal noise, times sigma^2: log f(b) - log f(b - D) = |D|^2 / 2 - b.D, and at b + D in
+            # place of b without the row
             score = (-0.5 if without else 0.5) * np.sum(D * D, axis=1) - b @ D.T
         else:
             at = b[:, None, :] + (D if without else 0.0)
+            # log f(w' - w) - log f(w' - w - D) of section 9.2
             score = log_density(noise, at) - log_density(noise, at - D)
         return np.where(certain, -np.inf if without else np.inf, score)
 
@@ -393,6 +396,7 @@ def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, V
     count = present.shape[0]
     right = 0.5 * (np.mean(_step(present), axis=0) + 1.0 - np.mean(_step(absent), axis=0))
     ranks = rankdata(np.concatenate([present, absent]), axis=0)[:count]
+    # the part of pairs in which the release with the row has the larger score
     auc = (ranks.sum(axis=0) - 0.5 * count * (count + 1)) / count**2
     threshold = np.quantile(absent, 1.0 - at, axis=0, method="higher")
     return right, auc, np.mean(present > threshold, axis=0)

@@ -114,15 +114,19 @@ def _people(by_row: Array) -> tuple[float, float, float, int]:
 
 def _interval(mean: float, sd: float, n: int, releases: tuple[float, int] | None) -> tuple[float, float]:
     """From the mean, its spread over n rows, and the spread over T releases where these were drawn."""
+    # section 9.5: p~ and the sum of squares about it, of the rows and two more, one right and one wrong
     middle = (n * mean + 1.0) / (n + 2)
     squares = (n - 1) * sd**2 + n * (mean - middle) ** 2 + middle**2 + (1.0 - middle) ** 2
+    # t_{n+1}^2 A
     width = _student(n + 1) ** 2 * squares / (n + 1) / (n + 2)
     binary = middle * (1.0 - middle)
     if releases is not None:
         spread, count = releases
         together = 1.0 if count <= FEW_RELEASES else CORRELATED
+        # the larger of t_{T-1}^2 B and z^2 rho p~ (1 - p~) / T, T is ``count``
         least = float(ndtri(LEVEL)) ** 2 * together * binary
         width += max(_student(count - 1) ** 2 * spread**2, least) / count
+    # h^2 over p~ (1 - p~), as Wilson's interval has z^2 / n
     return _wilson(mean, width / binary)
 
 

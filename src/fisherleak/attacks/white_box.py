@@ -231,15 +231,18 @@ class WhiteBox(Attacker):
         if noise is not None and is_self_shaped(noise):
             return self._best_by_shape(delta, b, noise, allowed)
         if noise is not None and not noise.normal:
+            # section 9.1, second formula: log f(b - Delta_k) + log p_k
             return by_density(delta, b, noise, self._log_prior, allowed)
         xp = namespace(delta)
         beside = like(b, delta, xp)
         if not self.use_prior or noise is None:
+            # section 9.1, first formula: the least |b - Delta_k|^2
             return by_distance(delta, beside, np.zeros((self.target.k, 1)), allowed)
         root = noise.unit_information_root(b.shape[1])
         if root is not None:
             whiten = like(root.T, delta, xp)
             delta, beside = delta @ whiten, beside @ whiten
+        # the second formula for normal noise, times 2 sigma^2: -|W (b - Delta_k)|^2 + 2 sigma^2 log p_k
         return by_distance(delta, beside, 2.0 * noise.scale**2 * np.maximum(self._log_prior, NEVER), allowed)
 
     def _best_by_shape(self, delta: Array, b: Vector, noise: Any, allowed: Any) -> Array:

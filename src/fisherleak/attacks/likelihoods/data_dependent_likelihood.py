@@ -94,16 +94,20 @@ class ShapedLikelihood:
         omega, old = self.omega, self.rows
         new = np.zeros_like(old) if others is None else others
         pushed = moves @ self.H
+        # x.(b - Delta) and x'.(b - Delta), x is ``old`` and x' is ``new``
         left = b @ old.T - np.sum(moves * old, axis=1)
         right = b @ new.T - np.sum(moves * new, axis=1)
         volume = np.log(self._grown(new))
         root = self.mechanism.root(self.H.shape[0])
         if root is None:
+            # section 9.3, first density: (b - Delta)^T H_k (b - Delta) less b^T H b, T is the squared scale
             form = np.sum(pushed * moves, axis=1) - 2.0 * b @ pushed.T + omega * (right**2 - left**2)
             return np.asarray(0.5 * volume - 0.5 * form / self.mechanism.scale**2)
         # the noise is on gradients: products of these are in its metric
         white = np.linalg.inv(root).T
         g, pushed, new, old = b @ self.H @ white, pushed @ white, new @ white, old @ white
+        # section 9.3, second density: |H_k (b - Delta)|^2 less |H b|^2, term by term, where
+        # H_k (b - Delta) = H b - H Delta + omega x' (x'.(b - Delta)) - omega x (x.(b - Delta))
         form = np.sum(pushed * pushed, axis=1) - 2.0 * g @ pushed.T
         form = form + (omega * right) ** 2 * np.sum(new * new, axis=1) + (omega * left) ** 2 * np.sum(old * old, axis=1)
         form = form + 2.0 * omega * right * (g @ new.T - np.sum(pushed * new, axis=1))
@@ -116,6 +120,7 @@ class ShapedLikelihood:
         turned = self.rows @ self.inverse
         own, cross = np.sum(turned * self.rows, axis=1), np.sum(turned * new, axis=1)
         other = np.sum((new @ self.inverse) * new, axis=1)
+        # |H_k| / |H|, the formula of section 9.4 with a = a' = 1
         grown = (1.0 + self.omega * other) * (1.0 - self.omega * own) + (self.omega * cross) ** 2
         return np.asarray(np.clip(grown, np.finfo(float).tiny, None))
 
@@ -177,6 +182,7 @@ class NormalLikelihood:
         y, m = b @ self.white.T, moves @ self.white.T
         found = []
         for move, covariance in zip(m, self.covariances, strict=True):
+            # section 9.2: N(w + D, Sigma_0) against N(w, I), both by ``white``
             root = np.linalg.cholesky(covariance)
             z = np.linalg.solve(root, (y - move).T)
             found.append(0.5 * np.sum(y * y, axis=1) - 0.5 * np.sum(z * z, axis=0) - np.sum(np.log(np.diag(root))))

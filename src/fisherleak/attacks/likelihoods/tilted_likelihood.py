@@ -43,12 +43,15 @@ def ratio_of_one_row(
     moved, parts = np.zeros_like(theta), []
     for (x, y, omega), sign in ((old, -1.0), (new, 1.0)):
         z = theta @ x
+        # Delta g = omega (r' x' - r x) of section 9.4
         moved += (sign * omega * loss.r(z, np.asarray(y)))[:, None] * x
         parts.append((omega * loss.a(z, np.asarray(y)), inverses @ x))
     (a, u), (b, v) = parts
+    # |H'| / |H| of section 9.4: ``a`` is omega a, ``b`` is omega a', u is H^-1 x, v is H^-1 x'
     grown = (1.0 + b * (v @ new[0])) * (1.0 - a * (u @ old[0])) + a * b * (u @ new[0]) ** 2
     white = np.linalg.inv(mechanism.root(theta.shape[1])).T
     g, moved = g @ white, moved @ white
+    # -(2 g . Delta g + |Delta g|^2) / 2 sigma^2 + log(|H'| / |H|), products by C^-1
     form = 2.0 * np.sum(g * moved, axis=1) + np.sum(moved * moved, axis=1)
     return np.asarray(np.log(np.clip(grown, np.finfo(float).tiny, None)) - 0.5 * form / mechanism.scale**2)
 

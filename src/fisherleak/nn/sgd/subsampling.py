@@ -41,9 +41,11 @@ def subsampled_information(sample_rate: float, rho: Vector) -> tuple[Vector, Vec
     step = min(STEP, 0.5 / max(float(rho.max(initial=0.0)), 1e-300))
     t = np.arange(-REACH, REACH + step, step)
     density = step * np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi)
+    # section 3.7: E[omega(t)] and E[omega(t) t^2] by the trapezoidal rule
     weights = np.stack([density, density * t * t], axis=1)
     found = []
     for part in np.array_split(rho, max(1, rho.size * t.size // INTEGRAND_VALUES)):
+        # omega(t), the probability that the example was in
         omega = expit(logit(sample_rate) + part[:, None] * t[None, :] + 0.5 * part[:, None] ** 2)
         found.append(sample_rate * (omega @ weights))
     both = np.concatenate(found)
@@ -92,6 +94,7 @@ def subsampling_table(sample_rate: float, largest: float, sampling: str = "poiss
 def _raised(values: Vector, top: float) -> Vector:
     second = np.abs(np.diff(values, 2))
     wide = np.concatenate([second[:1], second[:1], second, second[-1:], second[-1:]])
+    # second differences are h^2 f'': a quarter is twice h^2 f'' / 8
     margin: Vector = 0.25 * np.max(np.stack([wide[k : k + values.size] for k in range(3)]), axis=0)
     return np.asarray(np.minimum(values + margin + 1e-14 * values, top))
 
@@ -112,6 +115,7 @@ def _smooth(length: Vector, most: float) -> tuple[Vector, Vector, Vector]:
     below = ndtr(u)
     shrunk = 1.0 / (1.0 + u * below)
     slope = below + u * np.exp(-0.5 * u * u) / np.sqrt(2.0 * np.pi)
+    # the derivative of |g| s(|g|) is s + |g| s', with s' = -s^2 d(u Phi(u)) / du / C
     return shrunk, shrunk - shrunk**2 * slope * length / most, length * shrunk
 
 

@@ -208,6 +208,7 @@ def _least_loss_rule(units: SingleRows, found: LeastLoss) -> Moving:
     rows = sorted(set(weights.units))
     P = np.zeros((len(rows), weights.f.shape[1], weights.f.shape[1]))
     for row, f in zip(weights.units, weights.f, strict=True):
+        # S = level M^1/2 solves S H S = sum K P K^T of section 7.3 (H = I here) with P = level^2 f f^T
         P[rows.index(row)] += level**2 * np.outer(f, f)
     K = W @ units.written_out(rows)
     rows, K, P = _without_copies(rows, K, P)
@@ -253,6 +254,7 @@ def _terms(moves: _CountedMoves, units: SingleRows, W: Matrix, rule: Moving, row
             deciding[place] = row
     dH, dK = moves.of(row, deciding)
     dS = rule.moved(dH, dK).reshape(dH.shape[0], -1)
+    # both terms of F where S = I
     return K.T @ K, 0.5 * dS @ dS.T
 
 
@@ -291,6 +293,7 @@ class _CountedMoves:
         fit = self.jacobian.fit
         U = self.into @ raw_map(fit)
         H = np.linalg.inv(U @ U.T)
+        # dH = -H dB H
         return -H @ np.stack(dB) @ H, np.stack(dK)
 
     def _refitted(self, row: int, move: Matrix, deciding: Sequence[int]) -> tuple[Matrix, Matrix]:

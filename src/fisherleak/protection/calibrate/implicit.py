@@ -48,6 +48,7 @@ class FixedShape:
     v: Matrix
 
     def moved(self, dH: Matrix, dK: Matrix) -> Matrix:
+        # section 7.3: dS = 2 dlog s I with k^T dS k = 2 k^T dK v
         return self._scaled(2.0 * np.einsum("p,cpm,m->c", self.k, dK[:, 0], self.v))
 
     def _scaled(self, factors: Matrix) -> Matrix:
@@ -61,6 +62,7 @@ class HessianShape(FixedShape):
     level: float = 1.0
 
     def moved(self, dH: Matrix, dK: Matrix) -> Matrix:
+        # the same with dS = 2 dlog s I - dH / h, h is ``level``
         turned = dH / self.level
         own = np.einsum("p,cpq,q->c", self.k, turned, self.k)
         return self._scaled(2.0 * np.einsum("p,cpm,m->c", self.k, dK[:, 0], self.v) + own) - turned
@@ -82,6 +84,7 @@ class _Row:
     def right(self, dK: Matrix) -> tuple[Matrix, Matrix]:
         """What changes of K (c, p, m) bring to both equations: (c, p, p) and (c, r, r)."""
         turned = np.swapaxes(dK @ self.V, 1, 2) @ self.K + self.k.T @ dK  # V^T dG
+        # dK P K^T + k Pi V^T dG R K^T, as P = V Pi V^T; then with its transpose, [.]_sym, and V^T dG V
         pull = (dK @ self.V) @ self.Pi @ self.k.T + self.k @ self.Pi @ (turned @ self.beyond)
         return pull + np.swapaxes(pull, 1, 2), turned @ self.V
 
@@ -118,6 +121,7 @@ def least_loss_shape(rows: Sequence[int], K: Matrix, P: Matrix, H: Matrix) -> Le
             f"The second term of least-loss noise with {p} parameters takes a system of {unknowns} unknowns, and "
             f"{MOST_UNKNOWNS} are the most. Take the shape from public rows, or shape='hessian'."
         )
+    # at S = I the condition S H S = sum K P K^T is H = sum k Pi k^T
     explained = sum((row.k @ row.Pi @ row.k.T for row in at_limit), start=np.zeros_like(H))
     residual = float(np.linalg.norm(H - explained) / np.linalg.norm(H))
     if residual > UNBALANCED or float(scipy.linalg.eigvalsh(H - explained, H)[-1]) > UNEXPLAINED:
@@ -133,6 +137,7 @@ def least_loss_shape(rows: Sequence[int], K: Matrix, P: Matrix, H: Matrix) -> Le
         for basis in np.eye(r * (r + 1) // 2)
     ]
     A = np.stack(across, axis=1)
+    # both equations of the last formula of section 7.3, unknowns dS and the X of the rows, packed
     system = np.block([[curved, -A], [A.T, np.zeros((A.shape[1], A.shape[1]))]])
     return LeastLossShape(tuple(rows), tuple(at_limit), scipy.linalg.lu_factor(system), residual)
 
@@ -143,6 +148,7 @@ def _row(K: Matrix, P: Matrix, every: Matrix) -> _Row:
     rank = max(1, int(np.sum(weights > RANK * largest)))
     s, turn = np.linalg.eigh(K.T @ K)
     V, others = turn[:, -rank:], turn[:, :-rank]
+    # R = (I - K^T K)^-1 on the directions that are not at the limit, times K^T
     beyond = (others / (1.0 - s[:-rank])) @ others.T @ K.T
     return _Row(K, V, V.T @ P @ V, beyond)
 
@@ -150,6 +156,7 @@ def _row(K: Matrix, P: Matrix, every: Matrix) -> _Row:
 def _curvature(rows: Sequence[_Row], H: Matrix) -> Matrix:
     """The operator on dS, over packed symmetric matrices."""
     p = H.shape[0]
+    # dS -> dS H + H dS + sum (N dS T + T dS N), N = k Pi k^T and T = K R K^T
     N = np.stack([row.k @ row.Pi @ row.k.T for row in rows])
     T = np.stack([row.K @ row.beyond for row in rows]).reshape(len(rows), p * p)
     places = np.zeros((p, p), dtype=np.int64)

@@ -105,15 +105,19 @@ def least_loss(units: Units, gap: float, steps: int = MOST_STEPS) -> LeastLoss:
     for step in range(1, steps + 1):
         size = units.shape[1]
         s, V = np.linalg.eigh(weights.matrix())
+        # section 7.2: Sigma = M^1/2, g its trace
         root = np.sqrt(np.clip(s, 0.0, None))
         g = float(root.sum())
         noise = np.maximum(root, FLOOR * min(gap, 1.0) * g / size)
         W = (V / np.sqrt(noise)).T
         top = units.worst(W, max(8, size))
+        # lambda tr(Sigma) / g^2 - 1: Sigma scaled by lambda keeps the limit, and no noise that does has a
+        # trace below g^2
         reached = max(top[0][1] * float(noise.sum()) / g**2 - 1.0, 0.0)
         if reached <= gap:
             return LeastLoss(top[0][1] * (V * noise) @ V.T, reached, step, weights)
         least = min(least, reached)
+        # at the best M, lambda_max(K_i^T Sigma^-1 K_i) is g at most for all units: those above come in
         weights = _climbed(_with(weights, units, W, [unit for unit, square in top if square > g], reached), reached)
     raise _unreached(least, gap, steps)
 
@@ -131,6 +135,7 @@ def _of_one(units: Units, gap: float, weights: Weights) -> LeastLoss:
 
     Its :math:`M = K P K^T` has :math:`P = K^T K` over the trace, one vector :math:`K^T v` for each eigenvector v.
     """
+    # the end of section 7.2: Sigma = K K^T keeps the limit, and its trace is the least
     s, V = np.linalg.eigh(weights.everyone * units.shape[2])
     least = float(np.clip(s, 0.0, None).sum())
     noise = np.maximum(s, FLOOR * min(gap, 1.0) * least / len(s))
@@ -197,6 +202,8 @@ def _climbed(weights: Weights, reached: float) -> Weights:
         a = (C @ f[:, :, None])[:, :, 0]
         s, V = np.linalg.eigh(f0**2 * everyone + a.T @ a)
         root = np.sqrt(np.clip(s, THIN * s[-1], None))
+        # section 7.2: minus log g - 1/2 log sum |f|^2 and its gradient, Y = Sigma^-1 and a = K f; ``everyone`` is one
+        # more unit
         g, squares = float(root.sum()), float(z @ z)
         Y = (V / root) @ V.T
         by_f = (turned @ (a @ Y)[:, :, None])[:, :, 0]

@@ -59,6 +59,8 @@ def covering(S: Matrix, fit: Fit) -> Matrix:
     K, d = fit.coef.shape
     alike = np.full((K, K), 1.0 / K)
     blocks = [np.kron(alike, np.eye(d)), *([] if fit.intercept is None else [alike])]
+    # the end of section 7.1: noise along what is added to all classes alike, of the mean variance of the rest, in which
+    # S has len(S) (K - 1) / K dimensions
     return np.asarray(S + np.trace(S) / (len(S) * (K - 1) / K) * block_diag(*blocks))
 
 
@@ -94,6 +96,8 @@ class SingleRows:
 
     def _under(self, W: Matrix) -> Information:
         B = self.jacobian.B
+        # the Jacobian of a row is U K, U^T its ``_root``; under noise of covariance Sigma its eta is ||W K||
+        # (section 7.1)
         return information_of(replace(self.jacobian, B=like(W @ _root(self.jacobian.fit), B, namespace(B))))
 
     def total(self) -> Matrix:
@@ -125,6 +129,7 @@ class JointRows:
         return np.asarray(self.squares.sum(axis=0))
 
     def worst(self, W: Matrix, most: int) -> list[tuple[int, float]]:
+        # lambda_max(K^T Sigma^-1 K) = lambda_max(W K K^T W^T), as W^T W = Sigma^-1
         tops = np.concatenate([np.linalg.eigvalsh(W @ part @ W.T)[:, -1] for part in self._parts()])
         order = np.argsort(-tops, kind="stable")[:most]
         return [(int(k), float(tops[k])) for k in order]
@@ -134,6 +139,7 @@ class JointRows:
         return [self.squares[k : k + most] for k in range(0, self.squares.shape[0], most)]
 
     def written_out(self, units: Sequence[int]) -> Matrix:
+        # any root of K K^T stands for K
         s, V = np.linalg.eigh(self.squares[list(units)])
         return np.asarray(V * np.sqrt(np.clip(s, 0.0, None))[:, None, :])
 

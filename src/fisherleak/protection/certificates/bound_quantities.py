@@ -242,6 +242,7 @@ def strong_of(jacobian: Jacobian, points: Points, attributes: Sequence[Attribute
     # |w| in the metric of the penalty is at most |sum of all r x| / penalty, with the longest r
     # and the penalty's part of the risk is at most the risk of no model at all
     weights = float(fit.n if fit.sample_weight is None else np.sum(host(fit.sample_weight)))
+    # so |E^T w| <= ||E^T P^-1/2|| |P^1/2 w|, P the penalty, with the less of both bounds of |P^1/2 w|
     return Strong(
         _norm(base.LB @ base.H @ root),
         whole_e,
@@ -303,6 +304,9 @@ def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) 
 
 def maxima(present: Present, *, without_the_largest: bool = False) -> dict[str, float]:
     """What removing one row does at most, each number over all rows, or over all rows but any one."""
+    # section 6.1, "The row that leaves": A = H - s x x^T has A^-1 = B + s (B x)(B x)^T / (1 - s h). So c1, c2, c3 are
+    # s / (1 - s h) times |L B x| |B^1/2 x|, |L B x| |E^T B x| and |E^T B x| |B^1/2 x|; lifts are what ||L A^-1/2||^2
+    # and ||E^T A^-1/2||^2 gain
     leverage = present.omega * present.a * present.h
     if not leverage.max() < 1.0 - 1e-9:
         return dict.fromkeys(("push", "far", "c1", "c2", "c3", "lift", "lift_e"), math.inf) | {"leverage": 1.0}
@@ -310,6 +314,7 @@ def maxima(present: Present, *, without_the_largest: bool = False) -> dict[str, 
     root = np.sqrt(present.h)
     each = {
         "leverage": leverage,
+        # omega |r| |A^-1/2 x|, the gradient that the row leaves behind
         "push": present.omega * present.r * root / np.sqrt(left),
         "far": present.h,
         "c1": s * present.lb * root / left,
@@ -340,15 +345,19 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
     total = fit.n if not folding.weighted or fit.sample_weight is None else float(np.sum(host(fit.sample_weight)))
     share, learned = omega / total, (slopes > 0) | (scales != 1.0)
     spans = np.where(learned, points.spans, 0.0)
+    # section 6.3 with rho the ``share``: |v' - v| <= rho (1 - rho) span^2, as neither |x - m_i| nor |x_i - m_i| is
+    # above the span
     change = spans**2 * (share + share**2)
     worst = float(np.max(change[learned] / scales[learned] ** 2, initial=0.0))
     spread = np.sqrt(np.sum(base.root**2, axis=0))[:d]
+    # m_k = 2 n l2 rho w_k (x_k - m'_k), with |w_k| moving by at most |B^1/2 e_k| (``spread``) times the move
     push = 2.0 * fit.n * fit.l2 * share * learned
     far = np.abs(points.x[:, :d] - _centred(jacobian, means)) + spans * (
         share + (0.5 if points.rest or points.radius else 0.0)
     )
     return {
         "stretch": -math.log1p(-worst) if worst < 1 else math.inf,
+        # B^1/2 times the gradient n l2 (v' - v) w of the changed penalty, column by column
         "pull": float(np.sum(fit.n * fit.l2 * change * w * spread)),
         "columns": _norm(base.LB[:, :d][:, learned]),
         "m": np.max(omega * slopes * far, axis=1, initial=0.0),
@@ -356,6 +365,7 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
         "columns_root": _norm(base.root[:, :d][:, learned]),
         "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * share), initial=0.0)),
         "scale_push": float(np.max(push * spans * (1.0 + 2.0 * share), initial=0.0)),
+        # ||B^1/2 diag(n l2 |v' - v|) B^1/2||
         "loosened": _norm(base.root[:, :d] * np.sqrt(fit.n * fit.l2 * change)) ** 2,
         "m_by_mean": float(np.max(omega * slopes * spans * share, initial=0.0)),
     }

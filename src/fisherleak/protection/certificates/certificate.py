@@ -144,6 +144,7 @@ def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, l
                 float(np.abs(np.asarray(function(peak, at))).max()) * factor
                 for function, factor in ((loss.a, 1.0), (loss.c, float(label)))
             )
+            # no Hessian is below the penalty P: ||J|| <= omega ||L P^-1/2|| ||P^-1/2 [r E + a x u^T, c x]||, u = E^T w
             inner = math.hypot(r * strong.whole_e + a * strong.root * strong.u, c * strong.root)
             largest = max(largest, omega * strong.whole * inner)
     return largest
@@ -190,24 +191,30 @@ def _at_cell(
     q: Quantities, loss: Loss, kind: Traits, cell: _Cell, omega: float, label: bool, drift: Drift | None
 ) -> tuple[Vector, Extent]:
     """||J|| at most, for every point. What is not convex in x is taken at its largest over all rows of the cell."""
+    # section 6.1, "The row that leaves": A^-1 <= ``left`` B for any row; ``slope`` is l q, in the metric of A
     left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     slope = kind.log_slope * math.sqrt(left * q.far)
     grown, widest = math.exp(q.stretch), cell.most(q.root, q)
+    # section 6.1, "Moved curvature": ``first`` is N of the row that leaves and of the scales that it changes;
+    # ``solved`` gives d
     first = grown * (q.push + math.sqrt(left) * q.pull)
     solved = partial(_farthest_move, slope, drift)
     leaving = math.sqrt(left) * solved(first)
     size = float(max(cell.largest(side, end).max() for end in (cell.low, cell.high) for side in (loss.r, _down(loss))))
+    # the same with the new row's own gradient omega r x; ``move`` is d in the metric of B
     moved = solved(first + grown * math.sqrt(left) * omega * size * widest)
     move = math.sqrt(left) * moved
     # adding the new row only reduces |r|, so that r moves with the row that leaves alone
     shift = 0.0 if loss.quadratic else widest * leaving
     above = np.maximum(cell.largest(loss.r, cell.high + shift), 0.0)
     below = np.maximum(cell.largest(_down(loss), cell.low - shift), 0.0)
+    # a is largest at its peak, or at the end of the cell that is nearest to it, z moved by at most |B^1/2 x| ``move``
     z = np.clip(kind.peak, cell.low - widest * move, cell.high + widest * move)
     a = cell.largest(loss.a, z)
     c = cell.largest(lambda z, y: np.abs(loss.c(z, y)), z) * float(label)
     m, more = q.m / omega * np.ones_like(a), q.m_by_move * move / omega
     shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
+    # the logarithm of e^(l q d), or of 1 + lambda_+ and 1 / (1 - lambda_-) of section 6.2, with that of changed scales
     tau = min(slope * moved, math.inf if drift is None else drift.log_factor(moved)) + q.stretch
     terms = _Terms(above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving)
     return _norm(q, terms, cell, omega, loss.quadratic)
@@ -239,12 +246,18 @@ def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) 
     largest = {name: float(np.max(x)) for name, x in (("a", t.a), ("r", t.r + t.drift))}
     largest |= {name: cell.most(x, q) for name, x in (("g", g), ("e", e), ("m", t.m))}
     s, m = omega * largest["a"], largest["m"] + t.more
+    # ``end`` is sqrt(h) = |A^-1/2 x| at the new minimum, ``g`` is |L g|, ``e`` is |E^T g|; ``gain`` is s h
     end = math.sqrt(float(np.exp(t.tau)) * t.left) * cell.most(q.root, q)
     gain, ways = s * end**2, 2.0 * s * largest["g"] * largest["e"]
     if quadratic:
+        # section 6.1, "The new row's own effect": 2 omega a |r| |L g| |E^T g|, once by s g g^T and once by its move of
+        # u. With ||L A^-1/2|| ||A^-1/2 E|| (``within``) it is also at most 2 s h / (1 + s h)^2 <= 1/2 of that times
+        # |r|, as r falls by 1 + s h too
         own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))
         value = np.minimum(value + own, _damped(q, t, omega) + within * m)
     else:
+        # the same for other losses, where r need not fall so far: s |L g| |E^T g| / (1 + s h) is at most
+        # s h / (1 + s h) of ``within``
         own = (largest["r"] + m) * min(ways, 2.0 * within * (gain / (1.0 + gain) if math.isfinite(gain) else 1.0))
         value = value + own
     pushes = (omega * largest["r"] * end, end**2, s * largest["g"] * end, 0.5 * ways, s * largest["e"] * end)
@@ -260,14 +273,19 @@ def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
     """||J|| / omega at most without the new row's own effect, |L g| and |E^T g|, for every point."""
     both = t.r + t.drift + t.m + t.more
     beta = t.a**2 * q.u**2 + t.c**2
+    # A'^-1 between e^-tau and e^tau times A^-1 is cosh(tau) A^-1 + sinh(tau) A^-1/2 U A^-1/2 with ||U|| <= 1
     cosh, sinh = np.cosh(t.tau), np.sinh(t.tau)
+    # A^-1 = B + s (B x_i)(B x_i)^T / (1 - leverage): ``lift``, ``c1``, ``c2``, ``c3`` bound what its second term adds
     whole, whole_e = math.sqrt(q.whole**2 + q.lift), math.sqrt(q.whole_e**2 + q.lift_e)
     far = math.sqrt(t.left) * q.root
     direct = _two_ranks(q, t, beta) + t.drift * q.direct + t.more * q.columns
     direct = direct + q.c1 * q.root * np.sqrt(beta) + q.c2 * both
+    # ||A^-1/2 [a x u^T + (r I + diag(m)) E, c x]||, but for the factor of the row that leaves; diag(m) E counts as
+    # max |m| times E, as it may where every value has a column of its own
     crossed = np.sqrt((both * q.whole_e + t.a * q.root * q.u) ** 2 + (t.c * q.root) ** 2)
     g = cosh * (q.p + q.c1 * q.root) + sinh * whole * far
     e = cosh * (q.e + q.c3 * q.root) + sinh * whole_e * far
+    # the last term is a |L g| |E^T (w' - w)|: u moves with the row that leaves
     return cosh * direct + sinh * whole * math.sqrt(t.left) * crossed + t.a * g * q.whole_e * t.leaving, g, e
 
 
@@ -285,6 +303,8 @@ def _damped(q: Quantities, t: _Terms, omega: float) -> float:
     r, c = np.maximum(above, below), float(t.c.max()) * one
     terms = replace(t, above=above, below=below, r=r, a=one, c=c, m=0.0 * one, drift=root * t.leaving, more=0.0)
     value, g, e = _without_own(point, terms)
+    # 1 / (1 + omega h) at the low end of each interval of omega h; the own effect has its square,
+    # and 2 omega h / (1 + omega h)^2 <= 1/2
     factor = 1.0 / (1.0 + math.exp(-t.tau) * lows)
     own = np.minimum(2.0 * omega * factor**2 * g * e, 0.5 * _within(q, t)) * (r + terms.drift)
     return float(np.max(factor * value + own))
@@ -293,6 +313,9 @@ def _damped(q: Quantities, t: _Terms, omega: float) -> float:
 def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
     """||L B [a x u^T + (r + m) E, c x]||: the largest eigenvalue of what is direct, and of rank two beside it."""
     folded = t.m * q.columns
+    # the product with its transpose is beta p p^T + p b^T + b p^T + Q Q^T, where p is L B x,
+    # Q is L B (r I + diag(m)) E, b is a Q u and beta = a^2 |u|^2 + c^2;
+    # ``aligned`` is p.b and ``across`` is |b|, at most
     aligned = t.a * (np.maximum(t.above * q.up, t.below * q.down) + q.p * folded * q.u)
     across = t.a * (t.r * q.along + folded * q.u)
     two = two_ranks(aligned, across, beta, q.p)
@@ -302,6 +325,7 @@ def _two_ranks(q: Quantities, t: _Terms, beta: Vector) -> Vector:
 def two_ranks(aligned: Vector, across: Vector, beta: Vector | float, p: Vector) -> Vector:
     """The largest eigenvalue of beta a a^T + a b^T + b a^T, with |a| = p, |b| = across and at most a.b = aligned."""
     p2 = p**2
+    # in the plane of a and b its trace is beta p^2 + 2 a.b and its determinant (a.b)^2 - p^2 |b|^2
     inside = 0.25 * (beta * p2) ** 2 + aligned * beta * p2 + across**2 * p2
     return np.asarray(aligned + 0.5 * beta * p2 + np.sqrt(inside))
 

@@ -45,6 +45,8 @@ class ExchangedScales:
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = self.kept / self.bend
             turned = np.sqrt(self.mean**2 + steep)
+            # x - m_i where the derivative of x^2 / f is zero, and of (x / f)^2: q = c m_i (x - m_i), and the quadratic
+            # equation of section 6.3, c (x - m_i)^2 + 2 c m_i (x - m_i) = q
             once, twice = [steep / self.mean], [-self.mean - turned, turned - self.mean]
         first = [x**2 / self.factor(x) for x in self._tried(low, high, once)]
         second = [(x / self.factor(x)) ** 2 for x in self._tried(low, high, twice)]
@@ -59,6 +61,8 @@ class ExchangedScales:
         """The factor's largest slope, over its root and over the factor itself, (n, d) each."""
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = np.sqrt(self.kept / self.bend)
+        # f' = 2 c (x - m_i): over the root of f it grows with |x - m_i|, over f it is largest where
+        # |x - m_i| = sqrt(q / c)
         first = [np.abs(x - self.mean) / np.sqrt(self.factor(x)) for x in self._tried(low, high, [])]
         second = [np.abs(x - self.mean) / self.factor(x) for x in self._tried(low, high, [-steep, steep])]
         return 2.0 * self.bend * np.max(first, axis=0), 2.0 * self.bend * np.max(second, axis=0)
@@ -85,9 +89,11 @@ def exchanged_scales(jacobian: Jacobian) -> ExchangedScales:
     omega = weights if folding.weighted and weights is not None else np.ones(n)
     part = (omega / omega.sum())[:, None]
     learned = np.asarray(host(folding.slopes)) != 0
+    # section 6.3: rho is ``part``, delta is ``away``, m is ``mean`` and v is ``variance``
     mean = part.T @ X
     away = X - mean
     variance = np.where(learned, part.T @ away**2, 1.0)
+    # q, then c and m_i, of v' / v = q + c (x - m_i)^2
     kept = 1.0 - part * away**2 / ((1.0 - part) * variance) - ROUNDING
     return ExchangedScales(
         np.where(learned, np.maximum(kept, 0.0), 1.0),

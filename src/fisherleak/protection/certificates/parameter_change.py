@@ -39,6 +39,8 @@ class Drift:
         """The largest move under a gradient of this length; infinite where none is certain."""
         before, reached = 0.0, 0.0
         for length, fall in zip(LENGTHS.tolist(), self.falls.tolist(), strict=True):
+            # section 6.2: the integral of 1 - lambda_- reaches N; lambda_- grows with d, so that its value at the end
+            # of each part is taken for all of it
             slope = 1.0 - fall
             if slope <= 0:
                 return math.inf
@@ -53,6 +55,7 @@ class Drift:
         place = int(np.searchsorted(LENGTHS, move))
         if place == len(LENGTHS) or not self.falls[place] < 1:
             return math.inf
+        # the larger of log(1 + lambda_+) and -log(1 - lambda_-), at the next point of the grid
         return max(math.log1p(float(self.grows[place])), -math.log1p(-float(self.falls[place])))
 
 
@@ -63,14 +66,17 @@ def drift_of(jacobian: Jacobian, q: Quantities) -> Drift:
     # without the row that leaves, and with folded scales stretched, A is at least this part of H
     left = math.exp(q.stretch) / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     s = omega * a
+    # l q_j of section 6.2; x is B^1/2 x_j here, and A^-1 <= ``left`` B
     lengths = traits.log_slope * np.sqrt(left * np.sum(x * x, axis=1))
     most = omega * traits.largest
     falls, grows = [], []
     for length in LENGTHS.tolist() if math.isfinite(left) else ():
         exponent = np.minimum(lengths * length, FLATTEST)
+        # s_j (e^(l q_j d) - 1), at most what is left up to omega_j times the largest curvature
         grown = np.where(exponent < FLATTEST, np.minimum(s * np.expm1(exponent), most - s), most - s)
         if not np.isfinite(grown).all():
             break
+        # lambda_-(d) and lambda_+(d), the formula of section 6.2, in the metric of B and so times ``left`` in that of A
         falls.append(left * _largest(x, -s * np.expm1(-exponent)))
         grows.append(left * _largest(x, grown))
         if not falls[-1] < 1:

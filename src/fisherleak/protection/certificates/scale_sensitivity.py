@@ -46,6 +46,7 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
     """All quantities at their upper (side 1) or lower ends."""
     left = 1.0 / (1.0 - q.leverage)
     high, low = math.exp(extent.tau) * left, math.exp(-extent.tau) / (1.0 + extent.gain)
+    # K = middle I + half U with ||U|| <= 1: |L B' x| differs from middle |L B x| by at most half ||L B^1/2|| |B^1/2 x|
     middle, half, move = 0.5 * (high + low), 0.5 * (high - low), extent.move
     k = high if side > 0 else low
 
@@ -61,6 +62,7 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
     if side > 0:
         rows = {name: max(value, _newcomer(extent, name)) for name, value in rows.items()}
     wide = middle * q.direct + half * q.whole * q.whole_e
+    # how far L B E u moves, u = E^T w, and then its product with L B x
     turned = abs(middle - 1.0) * q.along + half * q.whole * q.whole_e * q.u + wide * q.whole_e * move
     apart = (abs(middle - 1.0) * q.p + half * q.whole * q.root) * (q.along + turned) + q.p * turned
     return replace(

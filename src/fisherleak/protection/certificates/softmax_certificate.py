@@ -84,6 +84,8 @@ def _by_rows(
 ) -> Vector:
     """The bound by what the rows hold, (V,)."""
     at, M = _at(jacobian, found, attributes), np.asarray(host(jacobian.metric))
+    # the formula of section 6.4: k is ``found.low``, ``middle`` is (1 + k) / 2, ``half`` is (1 - k) / 2 ||M C^1/2||;
+    # ``seen`` are the parts of ||M C Z||, ``long`` those of ||C^1/2 Z||
     middle, half = 0.5 * (1.0 + found.low), 0.5 * (1.0 - found.low) * _norm(M @ found.root.T)
     omega = 1.0 if jacobian.fit.sample_weight is None else float(np.max(host(jacobian.fit.sample_weight)))
     seen = _Sizes.of(jacobian, at, M @ found.root.T @ found.root, points, label, found.move)
@@ -134,10 +136,13 @@ class _Sizes:
     def largest(self, y: int) -> Vector:
         """Over all scores of a row of class y, (V,)."""
         K = len(self.direct)
+        # section 6.4, "The row's own derivatives": s is the share of the own class. The sum of p_k p_l over k < l is
+        # (1 - sum p_k^2) / 2, largest for given s where the other classes share evenly
         first, c = float(np.max(self.direct[y])), 0.5 * self.bent
         # f(s) = (1 - s) first + c (1 - s^2 - (1 - s)^2 / (K - 1)) is concave on [0, 1]
         other = 1.0 / (K - 1)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # where f' = 0
             s = np.where(c > 0, (2.0 * c * other - first) / (2.0 * c * (1.0 + other)), 0.0)
         s = np.clip(s, 0.0, 1.0)
         features = (1.0 - s) * first + c * (1.0 - s**2 - (1.0 - s) ** 2 * other)
@@ -167,6 +172,7 @@ def _folded(jacobian: Jacobian, at: _At, T: Vector, points: Points, move: float)
     )
     m = heavy * slopes * far
     blocks = T.reshape(T.shape[0], L, p)
+    # |T ((W e_a) (x) e_a)|, and what a move of W adds to it
     held = np.linalg.norm(np.einsum("ild,ld->id", blocks[:, :, :d], at.V[:, :d]), axis=0)
     by_move = np.array([_norm(blocks[:, :, a]) * _norm(at.root.reshape(-1, L, p)[:, :, a]) for a in range(d)])
     reads = _norm(at.E[:d][slopes > 0])

@@ -130,6 +130,7 @@ def followed(jacobian: Jacobian, points: Points, scales: ExchangedScales, column
         if here is None:
             return None
         for guess in GUESSES:
+            # section 6.5: ranges t_j at the end of this part, guessed from above; with C at them no range may pass them
             above = moved + guess / PARTS * here.speeds
             there = _here(way, above)
             if there is None or np.all(moved + there.speeds / PARTS <= above):
@@ -142,6 +143,8 @@ def followed(jacobian: Jacobian, points: Points, scales: ExchangedScales, column
         here = there
     if here is None:
         return None
+    # the Hessian at the new minimum is at most the largest penalty, sum e^(t_j) A_j (x) x_j x_j^T and the new row's
+    # own, whose A is at most 1/2: ``most`` + ``gain`` times C^-1. So its inverse is at least k C, k of section 6.4
     grown = np.diag(way.largest_penalty) + way.curvature(np.exp(moved))
     most = float(np.linalg.eigvalsh(here.root @ grown @ here.root.T)[-1]) * (1.0 + 1e-9)
     gain = 0.5 * way.heavy * _largest_length(here.root, way.outputs, points) ** 2
@@ -152,6 +155,7 @@ def _here(way: _Way, moved: Vector) -> _Here | None:
     """With every row moved by these ranges; None where nothing holds the parameters then."""
     if not float(moved.max(initial=0.0)) < FLATTEST:
         return None
+    # C(t)^-1, the first formula of section 6.5, with the row i still in it
     factors = np.exp(-moved)
     H = np.diag(way.least_penalty) + way.curvature(factors)
     try:
@@ -159,16 +163,20 @@ def _here(way: _Way, moved: Vector) -> _Here | None:
     except np.linalg.LinAlgError:
         return None
     N = _lengths(way.x, root, way.outputs)
+    # without any row i: C grows by at most 1 / (1 - leverage), leverage the largest eigenvalue of e^-t A^1/2 N A^1/2
     leverage = float(np.max(factors * np.linalg.eigvalsh(way.halves.transpose(0, 2, 1) @ N @ way.halves)[:, -1]))
     if not leverage < 1.0 - 1e-9:
         return None
     left = (1.0 + 1e-9) / math.sqrt(1.0 - leverage)
     root = root * left
+    # the largest |C^1/2 r_i (x) x_i|, the middle term of the second formula of section 6.5
     pushed = left * math.sqrt(float(np.max(np.einsum("nk,nkl,nl->n", way.r, N, way.r, optimize=True), initial=0.0)))
     # the gradient of the new row is a mean of finitely many, whatever its scores are
     newcomer = way.heavy * max(_widest(root, pair, way.points) for pair in way.pairs)
+    # the bracket of the second formula; its last term is |C^1/2 q|, q the gradient of the changed penalty
     length = pushed + newcomer + largest_sum(root @ way.pull)
     apart = np.stack(way.pairs)
+    # its first factor squared, max over k, l of |C^1/2 (e_k - e_l) (x) x_j|^2
     ranges = np.einsum("ck,nkl,cl->nc", apart, N, apart, optimize=True).max(axis=1)
     return _Here(root, np.sqrt(np.maximum(ranges, 0.0)) * (left * length * (1.0 + 1e-9)), length)
 

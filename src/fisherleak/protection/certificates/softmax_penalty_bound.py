@@ -104,6 +104,7 @@ def _held(jacobian: Jacobian, penalty: Vector, attributes: Sequence[Attribute], 
     omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
     part = jacobian.model.scores(X, y, omega)
     x, r = np.asarray(host(part.x)), np.asarray(host(part.r))
+    # D~ <= 1/2 I (x) Lambda^-1/2 sum omega x x^T Lambda^-1/2, as curvatures are at most 1/2 (section 6.6)
     inside = x * np.sqrt(omega)[:, None] / np.sqrt(penalty)
     frame = np.asarray(host(fit.frame))
     first, second = np.triu_indices(len(frame), 1)
@@ -136,25 +137,31 @@ def _largest(
     """Over the rows of a block as those that leave."""
     d = scales.kept.shape[1]
     penalty, u, W = held.penalty, held.u, held.W
+    # the least Lambda for each row that leaves: penalties times ``kept``, q of section 6.3
     least = penalty * np.column_stack([scales.kept, np.ones((len(x), len(penalty) - d))])
     if not float(least.min()) > 0:
         return math.inf
     far = _farthest(held, scales, columns, least)
     looser = np.max(penalty / least, axis=1)
     lengths = np.linalg.norm(W[:, :d], axis=0)
+    # the third formula of section 6.6: |Lambda^-1/2 (Lambda - Lambda_0) W|^2 is the sum of (f - 1)^2 / f Lambda_0
+    # |W_j|^2 over columns, f their factors; then all three terms, with |r'| <= sqrt(2)
     shifted = np.sqrt(scales.changes(columns.low, columns.high) @ (penalty[:d] * lengths**2))
     moved = math.sqrt(2.0) * omega * far.by_penalty + pushed * np.linalg.norm(x / np.sqrt(least), axis=1) + shifted
+    # k = 1 / (1 + ||D~||), and the two factors of the second formula of section 6.6
     k = 1.0 / (1.0 + looser * held.curved + 0.5 * omega * far.by_penalty**2)
     evenly, unevenly = 0.5 * (1.0 + k), 0.5 * (1.0 - k) * np.max(u / np.sqrt(least), axis=1)
 
     def seen(length: _Lengths) -> Vector:
         return np.asarray(evenly * length.by_noise + unevenly * length.by_penalty)
 
+    # z for r (x) E: |Lambda^-1/2 E| and |u Lambda^-1 E|, at the least Lambda
     read = np.sqrt(looser) * _norm(held.E / np.sqrt(penalty)[:, None])
     direct = seen(_Lengths(looser * _norm((u / penalty)[:, None] * held.E), read))
     folded = _norm(held.E) * seen(_folded(held, scales, columns, lengths, moved, least))
     away, best = seen(far), 0.0
     for r, bent in _derivatives(held, moved * read):
+        # |r| and ||A W E|| times their lengths, |a (x) x| = |a| |x|; the label's part stands beside them
         values = omega * (r * direct + bent * away) + folded
         best = max(best, float(np.max(np.hypot(values, omega * held.label * away))))
     return best
@@ -170,6 +177,7 @@ def _farthest(held: _Held, scales: ExchangedScales, columns: ColumnRanges, least
         by_noise = columns.radius * np.max(u / least[:, :d], axis=1, initial=0.0)
         by_penalty = columns.radius * np.max(least[:, :d] ** -0.5, axis=1, initial=0.0)
         return _Lengths(np.sqrt(by_noise**2 + constant[0]), np.sqrt(by_penalty**2 + constant[1]))
+    # ``twice`` is the largest x^2 / f^2, for |u Lambda^-1 x|^2; ``once`` the largest x^2 / f, for |Lambda^-1/2 x|^2
     once, twice = scales.longest(columns.low, columns.high)
     by_noise = columns.total(twice, (u / penalty) ** 2)
     by_penalty = columns.total(once, 1.0 / penalty)
@@ -182,8 +190,10 @@ def _folded(
     """Of diag(m) W e_j for the worst column j: m is the penalty's derivative by the value."""
     d = scales.kept.shape[1]
     penalty, u = held.penalty[:d], held.u[:d]
+    # |W e_j| at most: in the metric of Lambda, W moves by at most ``moved``
     coefficients = lengths + moved[:, None] / np.sqrt(least[:, :d])
     once, twice = scales.pushes(columns.low, columns.high)
+    # m = Lambda_0 f', so that u Lambda^-1 m = u f' / f and Lambda^-1/2 m = Lambda_0^1/2 f' / f^1/2
     by_noise = np.max(u * twice * coefficients, axis=1, initial=0.0)
     return _Lengths(by_noise, np.max(np.sqrt(penalty) * once * coefficients, axis=1, initial=0.0))
 
@@ -200,6 +210,8 @@ def _derivatives(held: _Held, moved: Vector) -> list[tuple[float, Vector]]:
     found = []
     for low, high in pairwise(ends.tolist()):
         s = min(max(top, low), high)
+        # ||A W E|| <= sum over k < l of p_k p_l |e_k - e_l| |(e_k - e_l)^T W E|, and at most
+        # ||A|| ||W E|| <= ||W E|| / 2
         products = 0.5 * (1.0 - s**2 - (1.0 - s) ** 2 * other)
         bent = np.minimum(products * math.sqrt(2.0) * (slope + math.sqrt(2.0) * moved), 0.5 * (whole + moved))
         found.append((math.sqrt(2.0) * (1.0 - low), bent))

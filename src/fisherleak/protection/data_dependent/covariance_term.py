@@ -48,6 +48,8 @@ class ShapeTerm:
         """An eta that no row's own is above, (n,), over all its values."""
         x, omega, c = self._of(X, weights)
         u = x @ self.K
+        # section 6.10: omega (||K|| h + |u|^2)^1/2 + max |c| (1/2 ||K o K||)^1/2, over the values that E
+        # moves; u is K x
         along = _norm(self.E.T @ self.K @ self.E) * np.sum(x * u, axis=1) + np.sum((u @ self.E) ** 2, axis=1)
         learned = self.slopes != 0
         size = math.sqrt(0.5 * _norm((self.K**2)[: len(learned), : len(learned)][np.ix_(learned, learned)]))
@@ -61,6 +63,7 @@ class ShapeTerm:
         for j, span in enumerate(self.spans):
             E = self.E[:, span]
             inner, seen = E.T @ self.K @ E, u @ E
+            # F_aa of section 6.10: omega^2 (K_aa h + u_a^2), then 2 omega K_aa c_a u_a + 1/2 c_a^2 K_aa^2 for one value
             square = omega**2 * (_norm(inner) * h + np.sum(seen**2, axis=1))
             if E.shape[1] == 1:
                 moved = c @ E[: c.shape[1], 0]
@@ -92,6 +95,7 @@ class ShapeTermForAnyone(ShapeTerm):
         by_s, by_m, by_b = (np.sum((x @ each) * x, axis=1) for each in (self.S, self.M, self.K))
         learned = np.flatnonzero(self.slopes)
         scales = self._by_scales(learned) * _norm(self.E[learned])
+        # the fourth formula of section 6.9 at its most: 2 (e^T S x)(e^T M^-1 x) is no more than its first two terms
         square = 2.0 * (s * by_m + m * by_s) + 0.5 * b * by_b
         return np.asarray(omega * np.sqrt(square) + scales * np.max(np.abs(c), axis=1, initial=0.0))
 
@@ -104,6 +108,7 @@ class ShapeTermForAnyone(ShapeTerm):
             E = self.E[:, span]
             s, m, b = (E.T @ each @ E for each in metrics)
             along = [x @ each @ E for each in metrics]
+            # the fourth formula of section 6.9, term by term: exactly for one value, by lengths for several
             square = _norm(s) * length[1] + _norm(m) * length[0] + 0.25 * _norm(b) * length[2]
             if E.shape[1] == 1:
                 square = square + 2.0 * along[0][:, 0] * along[1][:, 0]
@@ -118,6 +123,7 @@ class ShapeTermForAnyone(ShapeTerm):
     def _by_scales(self, columns: Any) -> float:
         """What a push of one on the penalties of some columns, through their scales, does at most."""
         s, m, b = (_norm(each[np.ix_(columns, columns)]) for each in (self.S, self.M, self.K))
+        # (||M^-1|| ||S|| + ||K||^2 / 8)^1/2 over these columns, the end of section 6.10
         return math.sqrt(s * m + b**2 / 8.0)
 
 
@@ -138,6 +144,7 @@ def shape_term(jacobian: Jacobian, noise: Any = None) -> ShapeTerm:
     if folding is not None and folding.totals is not None and fit.l2 > 0:
         totals = np.asarray(host(folding.totals))
         learned = totals > 0
+        # G has n l2 / a_0 times a column's variance, which a value moves by 2 omega (x - mean) / total
         slopes[learned] = 2.0 * fit.l2 / public_curvature(fit.loss) * fit.n / totals[learned]
         means, weighted = np.asarray(host(folding.means)), folding.weighted
     edges = np.cumsum([0, *(attribute.size for attribute in jacobian.attributes)]).tolist()
@@ -153,6 +160,7 @@ def shape_term(jacobian: Jacobian, noise: Any = None) -> ShapeTerm:
         back = np.eye(len(S))
         back[-1, :-1] = centre
         S = back @ S @ back.T
+    # S = K M K, so that M^-1 = K S^-1 K
     root = np.linalg.solve(np.linalg.cholesky(S), K)
     return ShapeTermForAnyone(*known, S=S, M=root.T @ root)
 

@@ -53,10 +53,14 @@ def bound_in_own_metric(
         return math.inf
     leaving = grown * (q.push + q.pull)
     farthest = float(q.root.max())
+    # section 6.8: ||b [u^T, -1] + r F|| at the present parameters; u and r move with the row that leaves, each by at
+    # most ``leaving`` times a length, and A^-1 <= ``grown`` B
     direct = largest_direct(jacobian, q, points, attributes, labels, label, 2.0 * leaving * q.whole_e * q.root)
     damped = omega * math.sqrt(grown) * direct
     t = omega * grown * farthest**2
     v = t / (1.0 + t)
+    # omega times the second formula of section 6.8: 1 - v, or 0.28, of the norm, and 2 v^3/2 |[u, 1]| / sqrt(omega);
+    # convex in v, so that v = 0 and the largest v decide
     beside = 2.0 * v**1.5 * math.sqrt(omega) * math.hypot(q.u + leaving * q.whole_e, float(label))
     largest = max(damped, max(1.0 - v, LEAST_DAMPED) * damped + beside)
     folded, _ = folded_part(jacobian, q, attributes, labels, omega)
@@ -65,6 +69,7 @@ def bound_in_own_metric(
 
 def left_over(q: Quantities) -> float:
     """How much larger B can be without the row that leaves and with the scales that it moves, or infinite."""
+    # A >= (1 - l - delta) G, l the largest leverage and delta what changed scales take
     left = 1.0 - q.leverage - q.loosened
     return 1.0 / left if left > 0 else math.inf
 
@@ -75,6 +80,7 @@ def folded_part(
     """||diag(m) E|| at most, and how far the parameters move, in the metric of B, when a row takes another's place."""
     grown, farthest = left_over(q), float(q.root.max())
     leaving = grown * (q.push + q.pull)
+    # the largest |r| of a new row, then the move by omega r A^-1 x on top of that by the row that leaves
     size = max(float(np.max(np.abs(ends - y))) for ends in (q.z_low, q.z_high) for y in labels) + leaving * farthest
     moved = leaving + grown * omega * size * farthest
     E = feature_map(jacobian, attributes, len(jacobian.fit.theta))
@@ -98,11 +104,14 @@ def largest_direct(
     E = feature_map(jacobian, attributes, len(theta))
     free = root @ E
     along, beta = free @ (E.T @ theta), float(q.u**2 + float(label))
+    # what is not enumerated: x moves the first term, and z the second through r
     slack = points.reach(root) * math.sqrt(beta) + points.reach(theta[None, :]) * q.direct
     r_high, r_low = (np.concatenate([ends - y for y in labels]) for ends in (q.z_high, q.z_low))
     every = [np.tile(x, len(labels)) for x in (q.p, q.up, q.down)]
     across = np.maximum(np.abs(r_high), np.abs(r_low))
     aligned = np.maximum(np.maximum(r_high, 0.0) * every[1], np.maximum(-r_low, 0.0) * every[2])
+    # the closed form of section 6.1: beta a a^T + r (a b^T + b a^T) + r^2 (L B E)(L B E)^T with a = L B x, b = L B E u
+    # (``along``) and beta = |u|^2 + 1, one for the label
     above = np.sqrt((across * q.direct) ** 2 + two_ranks(aligned, across * q.along, beta, every[0]))
     extra = np.tile(beside, len(labels))
     above, extra = above + extra, extra + slack
@@ -113,6 +122,7 @@ def largest_direct(
             return best
         x, y = points.x[some % len(points.x)], np.repeat(labels, len(points.x))[some]
         a, r = x @ root.T, (x @ theta - y)[:, None, None]
+        # the same matrix written out
         two = beta * a[:, :, None] * a[:, None, :] + r * (a[:, :, None] * along + along[:, None] * a[:, None, :])
         norms = np.sqrt(np.maximum(np.linalg.eigvalsh(two + r**2 * (free @ free.T))[:, -1], 0.0))
         best = max(best, float(np.max(np.minimum(norms + extra[some], above[some]))))

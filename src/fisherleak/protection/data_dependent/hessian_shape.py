@@ -110,6 +110,8 @@ def _terms(shaped: Leakage, worst: WorstAdmissible, attributes: Any, label: bool
     chosen, counted = measurement(shaped).chosen(attributes, label)
     linear = linear_part(measurement(shaped).information.jacobians[0])
     q, _, omega = quantities_of(linear, worst.certified.points, chosen)
+    # section 6.7, "First": G' <= (e^sigma + omega h) G, sigma is ``stretch``; the root of the factor multiplies the
+    # bound for fixed noise
     first = worst.upper * math.sqrt(math.exp(q.stretch) + omega * float(q.root.max()) ** 2)
     fit = shaped.fits[0]
     if fit.loss.unit_curvature:
@@ -136,11 +138,15 @@ def _terms_for_anyone(
 
 def _second(q: Quantities, omega: float, linear: Jacobian, attributes: Sequence[Attribute]) -> float:
     """The second term of any admissible row, as an eta."""
+    # section 6.7, "Second": B' <= ``grown`` B before the new row enters, so that its leverage omega h' is at most
+    # gain / (1 + gain)
     grown = math.exp(q.stretch) / (1.0 - q.leverage)
     gain = omega * grown * float(q.root.max()) ** 2
+    # the root of 2 omega^2 h' e.B'e for the worst e = E d with |d| = 1
     moved = math.sqrt(2.0 * omega * gain / (1.0 + gain) * grown) * q.whole_e
     E = feature_map(linear, attributes, len(linear.B))
     size = float(np.linalg.norm(E, 2)) if E.size else 0.0
+    # the root of 1/2 max delta^2 ||B'||^2 over the columns whose scales are folded in
     return moved + math.sqrt(0.5) * q.scale_push * size * grown * q.columns_root**2
 
 
@@ -152,8 +158,10 @@ def _least(fit: Fit, admissible: Admissible) -> float:
     for part in admissible.parts:
         low, high = low + part.min(axis=0), high + part.max(axis=0)
     far = float(np.sum(np.maximum(low**2, high**2))) if admissible.radius is None else admissible.radius**2
+    # a variance is at most a quarter of the squared range
     spread = 1.0 if fit.scales is None else max(1.0, 0.25 * float(np.max((high - low) ** 2, initial=0.0)))
     penalty = max(fit.l2 * spread, fit.intercept_l2) / public_curvature(fit.loss)
+    # no eigenvalue of G is above n (the heaviest weight times the largest |x|^2, plus the penalty over a_0)
     return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
 
 

@@ -35,17 +35,21 @@ FLOOR = 1e-9
 def evenly_weighted(jacobian: Jacobian, admissible: Admissible) -> Vector:
     """N, (p, p), over the released parameters: of all rows that could be there, each choice of a column as often as another."""
     p = len(jacobian.fit.theta)
+    # section 6.9: the mean of x x^T is that of the means of all columns and, as columns are chosen independently, the
+    # sum of their covariances
     middle, moment = admissible.base.copy(), np.zeros((len(admissible.base),) * 2)
     for part in admissible.parts:
         mean = part.mean(axis=0)
         middle, moment = middle + mean, moment + (part - mean).T @ (part - mean) / len(part)
     if admissible.radius is not None:
+        # of a ball: directions evenly on its surface
         moment = moment + admissible.radius**2 / len(middle) * np.eye(len(middle))
     x = np.append(middle, 1.0) if p > len(middle) else middle
     N = np.outer(x, x)
     N[: len(middle), : len(middle)] += moment
     E = feature_map(jacobian, jacobian.attributes, p)
     half = 0.5 * float(np.ptp(admissible.labels)) or 1.0
+    # rho^2 E E^T, rho half the label's range
     N = N + half**2 * (E @ E.T)
     return np.asarray(N + FLOOR * float(np.trace(N)) / p * np.eye(p))
 
@@ -74,20 +78,26 @@ class Between:
         kappa, nu = swapped.kappa, swapped.nu
         if not math.isfinite(nu):
             return math.inf
+        # section 6.9: products of S' and M'^-1 grow by at most nu kappa^1/2, those of B' with itself by kappa^2
         whole = swapped.omega * math.sqrt(max(math.sqrt(kappa) * nu, kappa**2) * self._largest(points, q, swapped, E))
         learned = _learned(linear, d)
         s, m = (_norm(root[:, :d][:, learned]) for root in (self.by_s, self.by_m))
+        # (||M'^-1|| ||S'|| + ||B'||^2 / 8)^1/2 over the columns whose scales are folded in; max |delta| is
+        # ``scale_push`` ||E||
         scales = math.hypot(kappa**0.25 * m * math.sqrt(nu) * s, kappa * q.columns_root**2 / math.sqrt(8.0))
         return whole + q.scale_push * _norm(E) * scales
 
     def shrinking(self, q: Quantities, points: Points, linear: Jacobian) -> float:
         """How much larger etas under the exchanged rows' shape can be than under this one."""
         swapped = self._exchanged(q, points, linear)
+        # kappa^1/4 (1 + tau_+ + tau_-), the last formula of section 6.9
         return float(swapped.kappa**0.25 * (1.0 + swapped.coming + swapped.leaving))
 
     def _largest(self, points: Points, q: Quantities, swapped: _Exchanged, E: Vector) -> float:
         """The second term over the squared weight, for rows that change nothing else: closed forms first."""
         s, m, b = (root @ E for root in (self.by_s, self.by_m, self.by_b))
+        # the fourth formula of section 6.9 at its most: 2 (e^T S x)(e^T M^-1 x) is no more than its first two terms,
+        # (e^T B x)^2 no more than |x|_B^2 |e|_B^2
         above = 2.0 * ((_norm(s) * swapped.x_m) ** 2 + (_norm(m) * swapped.x_s) ** 2) + 0.5 * (q.root * _norm(b)) ** 2
         if points.rest or points.radius or not E.size:
             return float(above.max())
@@ -101,6 +111,7 @@ class Between:
             alone = [np.sum(each**2, axis=1)[:, None, None] for each in (by_s, by_m, by_b)]
             along = [(each @ root)[:, :, None] for each, root in ((by_s, s), (by_m, m), (by_b, b))]
             crossed = along[0] * along[1].transpose(0, 2, 1)
+            # the same formula as a quadratic form in e, exactly
             F = alone[1] * S + alone[0] * M + crossed + crossed.transpose(0, 2, 1)
             F = F + 0.25 * (alone[2] * B + along[2] * along[2].transpose(0, 2, 1))
             best = max(best, float(np.max(np.minimum(np.linalg.eigvalsh(F)[:, -1], above[some]))))
@@ -116,8 +127,11 @@ class Between:
         moved = np.zeros(d) if fit.scales is None else np.sqrt(fit.n * fit.l2 * part) * np.asarray(host(fit.scales))
         moved = np.where(_learned(linear, d), moved, 0.0)
         kappa = min(left_over(q), math.exp(q.stretch) / (1.0 - q.leverage) if q.leverage < 1 else math.inf)
+        # G' <= mu G, as in section 6.7
         mu = math.exp(q.stretch) + float(omega.max()) * float(q.root.max()) ** 2
         x_s, x_m = (np.linalg.norm(points.x @ root.T, axis=1) + points.reach(root) for root in (self.by_s, self.by_m))
+        # tau of omega x x^T is omega |M^-1/2 x| |M^1/2 B x| = omega |x|_(M^-1) |x|_S, as S = B M B; of changed
+        # penalties alike
         scales = math.prod(_norm(root[:, :d] * moved) for root in (self.by_s, self.by_m))
         coming, leaving = float(omega.max()) * float(np.max(x_s * x_m)), float(np.max(omega * s * m)) + scales
         return _Exchanged(kappa, mu, float(omega.max()), x_s, x_m, coming, leaving)
@@ -141,6 +155,7 @@ class _Exchanged:
         """S' <= nu S."""
         if not self.leaving < 1:
             return math.inf
+        # mu^1/2 (1 + tau_+ / (1 - tau_-))^2 (1 - tau_-)^-2
         return math.sqrt(self.mu) * ((1.0 + self.coming / (1.0 - self.leaving)) / (1.0 - self.leaving)) ** 2
 
 
@@ -150,6 +165,8 @@ def between(linear: Jacobian, N: Vector) -> Between:
     to = np.eye(len(root))
     if linear.fit.centre is not None:
         to[:-1, -1] = -np.asarray(host(linear.fit.centre))
+    # B^1/2 N B^1/2 = V diag(values) V^T: S = B^1/2 V diag(values)^1/2 V^T B^1/2 by the second formula of section 6.9,
+    # and M^-1 with the inverse root
     values, V = np.linalg.eigh(root @ to @ N @ to.T @ root.T)
     values = np.maximum(values, np.finfo(np.float64).tiny)
     Q = V.T @ root
@@ -171,10 +188,12 @@ def first_of_squared(
         return math.inf
     leaving = grown * (q.push + q.pull)
     folded, moved = folded_part(jacobian, q, attributes, labels, omega)
+    # r moves with the row that leaves, u with both rows; L B is M^-1/2 here
     beside = leaving * q.direct * q.root + moved * q.whole_e * q.p
     direct = largest_direct(jacobian, q, points, attributes, labels, label, beside)
     # a new row's own effect brings its r nearer to zero: the norm is convex in r, and largest at one end
     still = float(np.max(q.p)) * (math.hypot(q.u, float(label)) + moved * q.whole_e)
+    # M'^-1 <= kappa^1/2 M^-1, in a norm its root
     return float(grown**0.25 * (omega * max(direct, still) + folded * q.columns))
 
 

@@ -74,6 +74,7 @@ def gradients_of(view: View, score: BoundedScore) -> Gradients:
     theta, y = view.theta, view.y
     local = list(local_directions(view.held_attributes, view.features, theta))
     E = BlockMap(places_of(view.held_attributes), len(theta), local, theta)
+    # section 7.5: psi' E^T w_k and d psi / dy, over m, for held-out rows; g_k^T J_{k,i} for the others
     held = score.slope(view.z, y)[:, None] * np.asarray(E.pull(theta[None, :]))
     along = view.seen_along(view.direction(score)[None, :])
     trained = np.asarray(along.dense(view.attributes, view.label)(*along.arrays_for(view.attributes)))[:, 0, :]
@@ -101,6 +102,7 @@ def reach_of_admissible(views: Sequence[View], score: BoundedScore, admissible: 
     points = points_of(views[0].jacobian, admissible)
     held = _any_held_out_row(views, score, points, admissible.labels)
     single = sorted(_any_training_row(view, score, points, admissible.labels) for view in views)
+    # half of |g_k^T J - g_j^T J'|, at most half the sum of the two largest
     trained = 0.5 * sum(single[-2:])
     return max(held, trained)
 
@@ -116,6 +118,8 @@ def _any_held_out_row(views: Sequence[View], score: BoundedScore, points: Points
         for k, j in combinations(range(len(views)), 2):
             apart = views[k].theta - views[j].theta
             far = float(np.abs(points.x @ apart).max()) + points.reach(apart[None, :])
+            # section 7.5, "Any held-out row": at one row, slopes of two models differ by at most the curvature times
+            # |(w_k - w_j).x|
             closest = min(known_traits(score.loss).largest * far, high - low)
             first = max(float(np.linalg.norm(r * u[k] - s * u[j])) for r, s in _corners(low, high, closest))
             largest = max(largest, math.hypot(first, counted * min(2.0 * by_label, by_both * far)))
@@ -157,6 +161,8 @@ def _any_training_row(view: View, score: BoundedScore, points: Points, labels: V
     move = first.extent.move
     if not (math.isfinite(first.value) and math.isfinite(move)):
         return math.inf
+    # section 7.5, "Any training row": |g_k^T J|, then |A^1/2 delta| ||A^1/2 J|| for the move of g_k, then rows that
+    # cross the cut, their slopes times ||H^1/2 J||; ``bent`` is A^1/2
     bent, crossed = _turned(view, score, view.x @ root.T, move)
     turned = _farthest(view, bent, root, points, labels, move) * most(view.seen_along(bent)).value
     found = first.value + turned
@@ -171,6 +177,7 @@ def _farthest(view: View, L: Vector, root: Vector, points: Points, labels: Vecto
     For the squared loss without folded scales the move is exactly that by the row that leaves, B x_i r_i / (1 - h_i), and that
     by the new one, of at most |L B- x| |r-| with B- and r- those without the row that left.
     """
+    # |L delta| <= ||L B^1/2|| |H^1/2 delta|
     whole = float(np.linalg.norm(L @ root.T, 2)) * move
     q, present, omega = quantities_of(view.seen_along(L), points, view.attributes)
     if not view.jacobian.fit.loss.quadratic or q.stretch > 0 or not q.leverage < 1:

@@ -76,6 +76,8 @@ class Ballot:
         p = self.probabilities
         if self.smoothing == 0:
             return np.zeros(len(self._gradients[0]))
+        # F = Cov(grad U_k) / b^2, the second formula of section 7.4: the sum of a_k a_k^T with
+        # a_k = sqrt(p_k) (grad U_k - mean) has the largest eigenvalue of the Gram matrix of the a_k, b is ``smoothing``
         mean = sum(weight * each for weight, each in zip(p, self._gradients, strict=True))
         apart = [math.sqrt(weight) * (each - mean) for weight, each in zip(p, self._gradients, strict=True)]
         gram = np.array([[np.sum(one * other, axis=1) for other in apart] for one in apart])
@@ -188,9 +190,11 @@ def drawn_choice(
     score = score_for(task.over, loss, None if admissible is None else admissible.labels)
     gradients = [gradients_of(view, score) for view in views]
     reach = _reach(task, views, gradients, score, admissible, rows)
+    # b = D / eta_choice of section 7.4, rounded up
     smoothing = up_to_grid(reach / told, offset) if reach > 0 else 0.0
     plain = [float(np.mean(score.value(view.z, view.y))) for view in views]
     bare = [scorer.of(view.z[:, None])[0] for view in views]
+    # U_k + c_k of the first formula of section 7.4
     scores = np.array(
         [
             plain[k] + up_to_grid(max(point.loss - bare[k], CHEAPEST), offset)
@@ -200,6 +204,7 @@ def drawn_choice(
     own = tuple(_in_order(gradients[by_penalty[point.penalty]], rows) for point in points)
     ballot = Ballot(tuple(points), scores, smoothing, reach, _probabilities(scores, smoothing), own)
     chosen = points[ballot.draw(generator(rng))]
+    # eta_noise, so that F + sum p_k F_k stays at or below eta^2
     left = math.sqrt(eta**2 - told**2)
     return CountedChoice(chosen, eta, told, left, task.over, among, offset, 1.0, ballot)
 
@@ -217,6 +222,7 @@ def _admitted(points: Sequence[FrontierPoint], margins: Sequence[float], offset:
 
 def _probabilities(scores: Vector, smoothing: float) -> Vector:
     above = scores - scores.min()
+    # p_k, the first formula of section 7.4
     weights = np.exp(-above / smoothing) if smoothing > 0 else (above == 0).astype(np.float64)
     return np.asarray(weights / weights.sum())
 

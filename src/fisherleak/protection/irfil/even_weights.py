@@ -126,12 +126,15 @@ class EvenWeights:
         of = self.procedure
         known, counted = self.thresholds(last), of.counted
         total = float(np.sum(counted if of.risk.weights is None else np.asarray(of.risk.weights)))
+        # c, so that the weights sum to what they did, at the residuals of the round before
         log_c = float(np.log(total / np.sum(np.exp(_form(known, last.curve.r, SHARP).log[counted]))))
         theta = self._solved(last.theta, known, log_c)
         at = self._curve(theta)
         sharp, wide = (_form(known, at.r, k) for k in (SHARP, ROUND))
         weights, w = (np.where(counted, np.exp(form.log + log_c), 0.0) for form in (sharp, wide))
         fit = fit_at(replace(of.risk, weights=weights), theta, True)
+        # b, the derivative of rho = omega r by the predictor, is omega a times ``pull``, one plus that of log omega by
+        # log |r|; S is sum b x x^T + Lambda with the rounder kink, A the same with the sharp one
         falls = _over(wide.pull_r, at.r) * at.a
         S, A = self._summed(w * wide.pull * at.a), self._summed(weights * sharp.pull * at.a)
         return EvenRound(
@@ -148,6 +151,7 @@ class EvenWeights:
             curve = self._curve(at)
             form = _form(known, curve.r, SHARP)
             weights = np.where(self.procedure.counted, np.exp(form.log + log_c), 0.0)
+            # sum rho x + Lambda theta, which is zero at the solution (section 8.2, "The fits")
             return X.T @ (weights * curve.r) + self._penalty * at, weights * form.pull * curve.a
 
         f, slopes = pulls(theta)
@@ -197,6 +201,7 @@ class EvenWeights:
         M, B, along = self._root(state.S), np.linalg.inv(state.S), Vx.T @ state.theta
         moved = X @ M.T
         lengths = np.sum(moved**2, axis=1)
+        # ||M E|| is sizes[0]
         U, sizes, T = np.linalg.svd(M @ Vx, full_matrices=False)
         # classes are never quite fitted: without their label no surface r = 0 is near, and it stands in
         slope = _Slope.of(at, float(along @ along), float(self.procedure.risk.separable or vy @ vy))
@@ -210,6 +215,7 @@ class EvenWeights:
         g, h = moved @ M / lengths[:, None], X @ B
         by_values = g @ Vx + np.outer(slope.by_z, along) + np.outer(slope.by_y, vy)
         by_theta = slope.by_z[:, None] * X + np.outer(slope.share, Vx @ along)
+        # |M x| |grad r| / ||M E||: alpha of section 8.2 without psi / sin(psi)
         log = _Known(np.log(product / sizes[0]), g, h, np.ones(len(X)), by_theta, by_values)
         common = np.outer(M.T @ U[:, 0] / sizes[0], B @ (Vx @ T[0]))
         return _Thresholds(log, _bowed(self._sine(state, slope, moved / sizes[0], M / sizes[0])), common)
@@ -220,6 +226,7 @@ class EvenWeights:
         along, B = Vx.T @ state.theta, np.linalg.inv(state.S)
         pulled, lengths = M @ (Vx @ along), np.sum(moved**2, axis=1)
         near = moved @ pulled / np.where(lengths > 0, lengths, 1.0)
+        # P M E (E^T theta), P = I - n n^T with n along M x; grad_x r is a E^T theta
         across = pulled - near[:, None] * moved
         size, scale = np.sum(across**2, axis=1), 1.0 / slope.square
         g, part = 2.0 * slope.share[:, None] * (across @ M), slope.share * size
@@ -239,15 +246,18 @@ class EvenWeights:
         for k in range(len(rounds) - 1, -1, -1):
             at, curve = rounds[k], rounds[k].curve
             bent = np.einsum("jab,na,nb->nj", by_S, X, X, optimize=True)
+            # backwards through one round: theta solves sum rho x + Lambda theta = 0, whose derivative by theta is A
             Q = -np.linalg.solve(at.A, (by_theta + (at.b_z[:, None] * bent).T @ X).T).T
             pulled = X @ Q.T
             along = Vx.T @ at.theta
+            # by a value of the row: rho x moves with x and with r, S with b and with x x^T
             J += at.rho[:, None, None] * (Q @ Vx)
             J += ((at.weights * at.pull)[:, None] * pulled)[:, :, None] * curve.moved(along, vy)[:, None, :]
             J += bent[:, :, None] * (np.outer(at.b_z, along) + np.outer(at.b_y, vy))[:, None, :]
             J += 2.0 * at.b[:, None, None] * np.einsum("na,jab,bm->njm", X, by_S, Vx, optimize=True)
             if at.given is None:
                 break
+            # by log alpha, the bow and log c, through rho and through b
             by_log = at.b_log[:, None] * bent - (at.rho * at.pull)[:, None] * pulled
             by_bow = at.b_bow[:, None] * bent + (at.rho * at.by_bow)[:, None] * pulled
             by_c = at.rho @ pulled + at.b @ bent
@@ -262,6 +272,7 @@ class EvenWeights:
         by_log, by_bow, by_c = adjoint
         form = _form(known, curve.r, SHARP)
         weights = np.where(self.procedure.counted, np.exp(form.log), 0.0)
+        # log c is minus the logarithm of the sum of exp(log omega)
         by_omega = -np.outer(weights / weights.sum(), by_c)
         by_r = _over(form.pull - 1.0, curve.r)[:, None] * by_omega
         J = J + by_r[:, :, None] * curve.moved(Vx.T @ last.theta, vy)[:, None, :]
@@ -288,6 +299,7 @@ class _Slope:
 
     @classmethod
     def of(cls, at: Curve, features: float, label: float) -> _Slope:
+        # grad r = [a E^T theta, c]
         square = at.a**2 * features + at.c**2 * label
         safe = np.where(square > 0, square, 1.0)
         by_z = (at.a * at.a_z * features + at.c * at.a_y * label) / safe
@@ -314,11 +326,14 @@ def _form(known: _Thresholds, r: Vector, k: int) -> _Form:
     bow = known.bow.value
     longer, longer_1, _ = _log_sinc(bow)
     log_r = np.log(np.maximum(np.abs(r), np.finfo(np.float64).tiny))
+    # alpha of the last formula of section 8.2, with psi / sin(psi)
     log_alpha = known.log.value + longer
     high = np.logaddexp(k * log_alpha, k * log_r)
+    # x = (1 + (|r| / alpha)^-k)^(-1/k): ``squared`` is x^2, ``tau`` the derivative of log x by log |r|
     tau, squared = np.exp(k * log_alpha - high), np.exp(2.0 * (log_r - high / k))
     inside, inside_1, cosine_1 = _log_sinc(bow * squared)
     cosine = 1.0 - 2.0 * bow * squared * inside_1
+    # d log sin(psi x) / d log |r| = psi x cot(psi x) tau
     pull = cosine * tau
     pull_r = pull * (pull - 1.0 - k * (1.0 - tau)) + 2.0 * bow * squared * cosine_1 * tau**2
     by_bow = longer_1 - squared * inside_1
@@ -328,6 +343,7 @@ def _form(known: _Thresholds, r: Vector, k: int) -> _Form:
 
 def _bowed(part: _Known) -> _Known:
     """Psi squared from the square of its sine: the series of arcsin^2 to the second term, and what it ends with."""
+    # arcsin(sqrt(v))^2 = v + v^2 / 3 + ..., and pi^2 / 4 at v = 1
     v, last = part.value, np.pi**2 / 4.0 - 4.0 / 3.0
     slope = 1.0 + 2.0 * v / 3.0 + 6.0 * last * v**5
     scaled = (slope[:, None] * x for x in (part.by_theta, part.by_values))

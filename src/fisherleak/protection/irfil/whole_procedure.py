@@ -176,6 +176,7 @@ class Procedure:
             fit = fit_at(replace(risk, weights=weights), theta, True)
             theta = np.asarray(fit.theta)
             found.append(self._round(fit, weights))
+            # section 8.1: the next weights are 1 / f, normalised; ``log_norm`` is log f
             u = -found[-1].row_norms.log_norm
             raised = np.where(self.counted, np.exp(u - np.max(u[self.counted])), 0.0)
             weights = np.asarray(raised * (total / np.sum(raised / rows)))
@@ -217,6 +218,7 @@ class Procedure:
         WB = B if root is None else root @ B
         # what scales in the penalty add to each row's own share, over its weight
         slopes = self.slopes / np.where(weights > 0, weights, 1.0)[:, None]
+        # (N_i + diag(mu_i) / omega_i) V, the second formula of section 8.1; mu_ik is ``slopes`` times w_k
         N = (moves(X, V, at, theta) + (slopes * theta)[:, :, None] * V[0]) * self.there[:, None, :]
         norms, left, v = self._top(WB @ N)
         counted = norms[self.counted]
@@ -225,10 +227,14 @@ class Procedure:
                 "End-to-end etas of IRFIL need an eta above zero for every row, and some row has none: leave such rows out."
             )
         norms = np.where(self.counted, norms, 1.0)
+        # f = l^T W B N v with l, v the singular vectors, and dB = -B dH B: d log f = -g^T dH h with
+        # g = B W^T l / f and h = B N v
         g = left @ WB / norms[:, None]
         h = np.einsum("npm,nm->np", N, v, optimize=True) @ B
         e, e_y = v @ V[0].T, v @ V[1]
         along, gx, ge = e @ theta, np.sum(g * X, axis=1), np.sum(g * e, axis=1)
+        # N v = x (a w.e + c e_y) + r e with e, e_y the features' and the label's part of V v; ``bend`` is the
+        # derivative of g.(N v) by the predictor, for fixed x, e and w
         bend = gx * (at.a_z * along + at.a_y * e_y) + at.a * ge
         by_mean = -self._by_value(weights) * theta * g * e
         by_theta = bend[:, None] * X + (gx * at.a)[:, None] * e + g * e * slopes
@@ -260,17 +266,23 @@ class Procedure:
         J = np.zeros(rounds[-1].N.shape)
         for k in range(len(rounds) - 1, -1, -1):
             at, w = rounds[k], rounds[k].weights
+            # backwards through one fit: H moves by omega a_z x x^T dz with theta, theta by -B times the gradient's move
             bent = np.einsum("jab,na,nb->nj", by_H, X, X, optimize=True)
             A = -(by_theta + ((w * at.slope)[:, None] * bent).T @ X) @ at.B
             turned = np.einsum("na,jab,bm->njm", X, by_H, Vx, optimize=True)
+            # by a value of the row, over omega: theta through N V, H through the move of a and of x x^T
             own = A @ at.N + bent[:, :, None] * at.a_move[:, None, :] + 2.0 * at.a[:, None, None] * turned
             J += w[:, None, None] * own
+            # by the penalty of a column: theta through its gradient, penalty times w, and H through its diagonal
             by_squares += A * at.theta + np.einsum("jaa->ja", by_H)
             if k == 0:
                 break
+            # by log omega: the gradient moves by omega r x and H by omega a x x^T; weights are normalised, so that only
+            # their shares move
             M = self.summed(w[:, None] * (at.r[:, None] * (X @ A.T) + at.a[:, None] * bent)) + by_log
             M -= np.outer(self._shares(w), M.sum(axis=0))
             part, each = rounds[k - 1].row_norms, M[self.owner]
+            # log omega is -log f and a constant: on to the state and the rows' own values of the fit before
             J -= each[:, :, None] * part.by_values[:, None, :]
             by_theta = -each.T @ part.by_theta
             by_means -= each.T @ part.by_mean
@@ -326,6 +338,7 @@ def split(V: Vector, p: int) -> Split:
 
 def moves(X: Vector, V: Split, at: Curve, theta: Vector) -> Vector:
     """N V of each row, (n, p, m)."""
+    # N = [a x w^T + r I, c x], the first formula of section 8.1
     scale = np.outer(at.a, theta @ V[0]) + np.outer(at.c, V[1])
     return X[:, :, None] * scale[:, None, :] + at.r[:, None, None] * V[0]
 

@@ -85,6 +85,7 @@ def squares_beside(
 ) -> Vector:
     """(n,) sums of squares of the etas that are not part of the composition of ``ledger_entries``."""
     found = np.zeros(rows.n)
+    # section 7.6: the sum of eta_k^2 that is added to lambda_max(M)
     for entry in carried:
         found += _squares_in(entry, rows, known, np.arange(rows.n), units, about)
     for entry, places in zip(entries, known.places, strict=True):
@@ -113,6 +114,7 @@ def _spent_by(entry: Json, units: Mapping[str, float], about: Json | None) -> Ve
         eta, own = max(1.0, abs(label_slope(entry))) * np.asarray(entry["eta"], dtype=np.float64), {}
     # the label of another target has no unit in common with that of this one
     names = used_by(entry) | ({""} if _target(entry["about"]) == _target(about) else set())
+    # section 7.6: per other units an eta is at most the largest of their ratios times larger, one for what has no unit
     ratios = [units.get(name, 1.0) / own.get(name, 1.0) for name in names]
     return np.asarray(max([1.0, *ratios]) * eta)
 
@@ -191,6 +193,7 @@ def told_by_choices(
                 f"only ({notes[0]}): encode categories alike in all releases."
             )
         unit = max(1.0, abs(label_slope(entry))) * max([1.0, *units.values()])
+        # section 7.6: lambda_max(M + eta_choice^2 I) = lambda_max(M) + eta_choice^2
         found[places >= 0] += (unit * float(entry["choice"])) ** 2
     return found
 
