@@ -42,6 +42,6 @@ class Pickled:
         return empty, (Stamp(), type(self)), self.__getstate__()
 
 
-def empty(_: Stamp, kind: type) -> Any:
+def empty(_: Stamp, kind: type[Any]) -> Any:
     """An instance without its state, which follows in the pickle."""
-    return kind.__new__(kind)
+    return object.__new__(kind)

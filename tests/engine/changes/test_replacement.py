@@ -14,6 +14,7 @@ import fisherleak as fl
 from fisherleak.engine.changes import solver
 from fisherleak.engine.changes.replacement import Moves, replacement_moves
 from fisherleak.engine.changes.starting_fit import StartingFit
+from fisherleak.engine.losses.multi_output import SEVERAL_NUMBERS
 
 Rows = NDArray[np.int64]
 SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
@@ -364,3 +365,38 @@ def test_a_class_that_nobody_else_has_is_refused_by_the_name_of_the_set(loss: st
     with pytest.raises(fl.SeparableClassesError, match="With the change in the rows of p3 there is no model"):
         replacement_moves(shared, [np.array([3, 4, 7])], None, np.zeros(3))
     assert np.any(replacement_moves(shared, [np.array([3, 7])], None, np.zeros(2)).values)
+
+
+def steep(several: bool) -> fl.Loss:
+    """Twice the squared loss, as somebody else may write it: its curvature is two."""
+    own = fl.LOSSES["squared"] if not several else SEVERAL_NUMBERS
+    return replace(
+        own,
+        name="steep",
+        value=lambda z, y: 2.0 * own.value(z, y),
+        r=lambda z, y: 2.0 * own.r(z, y),
+        a=lambda z, y: 2.0 * own.a(z, y),
+        c=lambda z, y: 2.0 * own.c(z, y),
+    )
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_quadratic_loss_of_another_curvature_moves_as_its_refits_do(several: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = X @ rng.normal(size=(3, 2)) + rng.normal(size=(40, 2))
+    y, loss = (y, steep(True)) if several else (y[:, 0], steep(False))
+    fit = fl.minimise(X, y, loss=loss, l2=0.1)
+    # twice the loss is the squared loss with half the penalty
+    plain = fl.minimise(X, y, l2=0.05)
+    np.testing.assert_allclose(fit.coef, plain.coef, rtol=1e-9)
+    changed = X[[7]] + np.array([[0.0, 1.5, 0.0]])
+    found = moves(fit, X, y, np.array([7]), changed)
+    other = X.copy()
+    other[7] = changed[0]
+    expected = fl.minimise(other, y, loss=loss, l2=0.1).theta - fit.theta
+    np.testing.assert_allclose(np.ravel(found.values[0]), np.ravel(expected), rtol=1e-8, atol=1e-12)
+    without = np.delete(np.arange(40), 7)
+    gone = fl.minimise(X[without], y[without], loss=loss, l2=0.1 * 40 / 39).theta - fit.theta
+    leak = fl.measure(fit, X, y, fl.Gaussian(1.0))
+    assert leak.membership()[7] == pytest.approx(np.linalg.norm(gone), rel=1e-6)

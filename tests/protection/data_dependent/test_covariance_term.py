@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from cases import Vector
@@ -111,3 +115,37 @@ def test_of_noise_of_least_loss_for_anyone(weighted: bool) -> None:
     assert np.all(cells <= 1.2 * np.diag(F))
     top = np.sqrt(np.linalg.eigvalsh(F)[-1])
     assert top <= term.rows(X, weights)[0] <= 2.0 * top
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+@pytest.mark.parametrize("alpha", [1.0, 20.0, 200.0])
+def test_of_categories_whose_indicators_are_scaled(levels: int, alpha: float) -> None:
+    """Of two categories exact, of three never below: a scaler behind an encoder moves with the indicators."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"city": rng.choice(list("abc"[:levels]), 60, p=[0.1, 0.9] if levels == 2 else None)})
+    frame["age"] = rng.normal(size=60)
+    y = rng.normal(size=60)
+    columns = ColumnTransformer([("city", OneHotEncoder(sparse_output=False), ["city"])], remainder="passthrough")
+    model = make_pipeline(columns, StandardScaler(), Ridge(alpha=alpha)).fit(frame, y)
+    jacobian = fl.measure(model, frame, y, public="nothing")._information.jacobians[0]
+    term = shape_term(jacobian)
+    X = np.asarray(jacobian.X)
+    (span,) = (
+        each for each, attribute in zip(term.spans, jacobian.attributes, strict=True) if attribute.name == "city"
+    )
+    place = [attribute.name for attribute in jacobian.attributes].index("city")
+    E = term.E[: X.shape[1], span]
+
+    def shape(row: Vector) -> Any:
+        # G of these rows and their penalty: squared scales times alpha
+        x = np.vstack([row, X[1:]])
+        centred = x - np.asarray(jacobian.fit.centre)
+        padded = np.column_stack([centred, np.ones(len(x))])
+        return np.linalg.inv(padded.T @ padded + np.diag([*(alpha * x.var(axis=0)), 0.0]))
+
+    def along(values: Vector) -> Any:
+        return shape(X[0] + E @ values)
+
+    exact = np.sqrt(np.linalg.eigvalsh(by_differences(along, np.zeros(E.shape[1])))[-1])
+    found = term.cells(X)[0, place]
+    assert exact * (1 - 1e-6) <= found <= (2.0 * exact if levels > 2 else exact * (1 + 1e-5))

@@ -314,7 +314,7 @@ def _curvature(x: Array, A: Array) -> Array:
 
 def _difference(changes: ChangedRows, loss: ReducedLoss, r: Array, new_r: Array, step: Array) -> Array:
     """R' - r; for the squared loss, and weights that stay, without the digits that cancel."""
-    if not loss.quadratic:
+    if not loss.unit_curvature:
         return new_r - r
     xp = namespace(r)
     zero = xp.zeros_like(step)

@@ -68,7 +68,8 @@ def removal_norms(
     X, loss = jacobian.X, jacobian.fit.loss
     if jacobian.gradient and not jacobian.several:
         return map_rows(_left_out_of_the_sum(jacobian), *jacobian.arrays) if sets is None else _sums_of(jacobian, sets)
-    if loss.quadratic and sets is None and (is_lazy(X) or (jacobian.several and rows is None)):
+    closed = loss.unit_curvature if jacobian.several else loss.quadratic
+    if closed and sets is None and (is_lazy(X) or (jacobian.several and rows is None)):
         form = _closed_form_of_several(jacobian) if jacobian.several else closed_form(jacobian)
         return map_rows(form, *jacobian.arrays)
     if is_lazy(X):

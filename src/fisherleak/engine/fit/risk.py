@@ -373,7 +373,7 @@ class Risk(TrainingData):
             if not one:
                 totals = xp.concat([totals, xp.sum(bent, axis=0), xp.reshape(xp.sum(A, axis=0), (-1,))])
             sums = (r.T @ x, (xp.abs(r) + ROUNDING * column * in_r).T @ xp.abs(x), totals)
-            return (*sums, *_pairs(x, A, omega, record.quadratic, xp)) if curvature else sums
+            return (*sums, *_pairs(x, A, omega, record.unit_curvature, xp)) if curvature else sums
 
         return block
 
@@ -405,10 +405,10 @@ def _explained(bends: Any, L: int) -> float:
     return float(linear @ np.linalg.lstsq(curvature, linear, rcond=None)[0])
 
 
-def _pairs(x: Array, A: Array, omega: Array, quadratic: bool, xp: Any) -> Sums:
+def _pairs(x: Array, A: Array, omega: Array, unit: bool, xp: Any) -> Sums:
     """Sum A_kl x x^T for outputs k <= l, (p, (L - k) p) for each k; once, (p, p), of one output or where A is the identity."""
     b, L = A.shape[:2]
-    if L == 1 or quadratic:
+    if L == 1 or unit:
         return (gram(x, A[:, 0, 0] if L == 1 else omega, xp),)
     return tuple(x.T @ xp.reshape(A[:, k, k:][:, :, None] * x[:, None, :], (b, -1)) for k in range(L))
 

@@ -22,6 +22,7 @@ __all__ = [
     "Matrix",
     "ReducedLoss",
     "Traits",
+    "identity_curvature",
     "no_slope",
     "reduced_loss",
     "within_reach",
@@ -125,6 +126,12 @@ class Traits:
         return self.log_slope == 0 and self.at_zero == 1
 
 
+def identity_curvature(Z: Array, y: Array) -> Array:
+    """The curvature of half the squared error of several numbers: the identity for every row, (n, K, K)."""
+    xp, K = namespace(Z), Z.shape[1]
+    return xp.broadcast_to(like(np.eye(K), Z, xp)[None, :, :], (Z.shape[0], K, K))
+
+
 @dataclass(frozen=True, repr=False)
 class Loss:
     """A convex, twice differentiable loss of (linear predictors, label).
@@ -191,7 +198,7 @@ class Loss:
     @property
     def unit_curvature(self) -> bool:
         """Whether a is known to be one everywhere, or the identity."""
-        return self.quadratic if self.several else self.traits is not None and self.traits.unit
+        return self.a is identity_curvature if self.several else self.traits is not None and self.traits.unit
 
     def __repr__(self) -> str:
         return f"Loss({self.name!r})"
@@ -227,6 +234,10 @@ class ReducedLoss:
     @property
     def quadratic(self) -> bool:
         return self.loss.quadratic
+
+    @property
+    def unit_curvature(self) -> bool:
+        return self.loss.unit_curvature
 
     def predictors(self, z: Array) -> Array:
         """Linear predictors as the loss takes them, (b,) or (b, K), of scores in the frame."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.encodings import tangent_basis
-from fisherleak.engine.losses.loss import Labels, Loss, Matrix
+from fisherleak.engine.losses.loss import Labels, Loss, Matrix, identity_curvature
 
 __all__ = ["CLASS_TARGETS", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "own_class"]
 
@@ -173,17 +173,11 @@ def _numbers_gradient(Z: Array, Y: Array) -> Array:
     return Z - Y
 
 
-def _numbers_curvature(Z: Array, y: Array) -> Array:
-    xp = namespace(Z)
-    K = Z.shape[1]
-    return xp.broadcast_to(like(np.eye(K), Z, xp)[None, :, :], (Z.shape[0], K, K))
-
-
 SEVERAL_NUMBERS = Loss(
     name="squared",
     value=_numbers_value,
     r=_numbers_gradient,
-    a=_numbers_curvature,
+    a=identity_curvature,
     frame=_identity,
     c=_numbers,
     labels=Labels("a finite number", _finite),

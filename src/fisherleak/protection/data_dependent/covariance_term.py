@@ -51,9 +51,7 @@ class ShapeTerm:
         # section 6.10: omega (||K|| h + |u|^2)^1/2 + max |c| (1/2 ||K o K||)^1/2, over the values that E
         # moves; u is K x
         along = _norm(self.E.T @ self.K @ self.E) * np.sum(x * u, axis=1) + np.sum((u @ self.E) ** 2, axis=1)
-        learned = self.slopes != 0
-        size = math.sqrt(0.5 * _norm((self.K**2)[: len(learned), : len(learned)][np.ix_(learned, learned)]))
-        return np.asarray(omega * np.sqrt(along) + size * np.max(np.abs(c), axis=1, initial=0.0))
+        return np.asarray(omega * np.sqrt(along) + self._by_penalty(c, np.flatnonzero(self.slopes), self.E))
 
     def cells(self, X: Any, weights: Any = None) -> Vector:
         """Etas of every attribute of every row, (n, attributes): exact for numbers, not below for others."""
@@ -63,13 +61,25 @@ class ShapeTerm:
         for j, span in enumerate(self.spans):
             E = self.E[:, span]
             inner, seen = E.T @ self.K @ E, u @ E
-            # F_aa of section 6.10: omega^2 (K_aa h + u_a^2), then 2 omega K_aa c_a u_a + 1/2 c_a^2 K_aa^2 for one value
+            # the first part of F of section 6.10: omega^2 (K h + u u^T)
             square = omega**2 * (_norm(inner) * h + np.sum(seen**2, axis=1))
             if E.shape[1] == 1:
-                moved = c @ E[: c.shape[1], 0]
-                square = square + 2.0 * omega * inner[0, 0] * moved * seen[:, 0] + 0.5 * (moved * inner[0, 0]) ** 2
-            found[:, j] = np.sqrt(np.maximum(square, 0.0))
+                e, d = E[:, 0], c.shape[1]
+                # e^T F e: 2 omega sum_a c_a e_a u_a (K e)_a, and 1/2 sum_ab c_a e_a c_b e_b K_ab^2
+                moved, along = c * e[:d], u[:, :d] * (self.K @ e)[:d]
+                by_scales = 0.5 * np.sum((moved @ self.K[:d, :d] ** 2) * moved, axis=1)
+                square = square + 2.0 * omega * np.sum(moved * along, axis=1) + by_scales
+                found[:, j] = np.sqrt(np.maximum(square, 0.0))
+                continue
+            touched = np.flatnonzero((self.slopes != 0) & np.any(E[: len(self.slopes)] != 0, axis=1))
+            found[:, j] = np.sqrt(np.maximum(square, 0.0)) + self._by_penalty(c, touched, E)
         return found
+
+    def _by_penalty(self, c: Vector, columns: NDArray[np.int64], E: Vector) -> Vector:
+        """What moves along E do at most through the scales of some columns, (n,)."""
+        # max |c| (1/2 ||K o K||)^1/2 of section 6.10, times the longest move of these columns
+        size = math.sqrt(0.5 * _norm(self.K[np.ix_(columns, columns)] ** 2)) * max(1.0, _norm(E[columns]))
+        return np.asarray(size * np.max(np.abs(c[:, columns]), axis=1, initial=0.0))
 
     def _of(self, X: Any, weights: Any) -> tuple[Vector, Vector, Vector]:
         """Centred rows (n, p), weights (n,) and c (n, d)."""
