@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 from scipy.optimize import linprog
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from fisherleak.protection.certificates import certificate
-from fisherleak.protection.certificates.bound_quantities import points_of, quantities_of
+from fisherleak.protection.certificates.bound_quantities import feature_map, points_of, quantities_of, value_map
 from fisherleak.protection.certificates.certificate import bound, most_within
 from fisherleak.protection.certificates.declared_bounds import admissible_rows
 
@@ -92,3 +97,24 @@ def test_an_interval_that_holds_the_largest_gains_nothing_and_one_without_rows_i
     top = z[np.argmax(values)]
     assert most_within(values, z, z, top - 0.1, top + 0.1) == values.max()
     assert most_within(values, z, z, z.max() + 1.0, z.max() + 2.0) == 0.0
+
+
+def test_scales_that_move_with_categories_are_bounded_column_by_column() -> None:
+    """|diag(m) E| by the metric of the Hessian is at most max |m| times |E| for the map that bounds take, whatever m is."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"city": rng.choice(list("abcd"), 80), "age": rng.normal(size=80)})
+    y = rng.normal(size=80)
+    columns = ColumnTransformer([("city", OneHotEncoder(sparse_output=False), ["city"])], remainder="passthrough")
+    model = make_pipeline(columns, StandardScaler(), Ridge(alpha=1.0)).fit(frame, y)
+    jacobian = fl.measure(model, frame, y, public="nothing")._information.jacobians[0]
+    size = int(jacobian.theta.shape[0])
+    exact, taken = (make(jacobian, jacobian.attributes, size) for make in (value_map, feature_map))
+    root = np.linalg.cholesky(np.asarray(jacobian.fit.factor.inverse())).T
+    ratios = []
+    for _ in range(200):
+        m = np.abs(rng.normal(size=size)) ** 3
+        moved = np.linalg.norm(root @ (m[:, None] * exact), 2) / m.max()
+        assert moved <= np.linalg.norm(root @ taken, 2) * (1 + 1e-12)
+        ratios.append(moved / np.linalg.norm(root @ exact, 2))
+    assert max(ratios) > 1.5  # for the values themselves it does not hold
+    np.testing.assert_allclose(taken @ taken.T @ exact, exact, atol=1e-12)

@@ -34,6 +34,7 @@ __all__ = [
     "quantities_of",
     "rows_in_metric",
     "strong_of",
+    "value_map",
 ]
 
 Vector = NDArray[np.float64]
@@ -293,6 +294,24 @@ def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Pre
 
 
 def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
+    """E, (p, m), as bounds take it: values that move several columns whose scales move too count as these columns."""
+    E = value_map(jacobian, attributes, size)
+    if jacobian.folding is None:
+        return E
+    totals = jacobian.folding.totals
+    scaled = np.zeros(size, dtype=bool)
+    scaled[: jacobian.X.shape[1]] = True if totals is None else np.asarray(host(totals)) > 0
+    several = np.any(E[scaled] != 0, axis=0) & (np.count_nonzero(E, axis=0) > 1)
+    if not several.any():
+        return E
+    # section 6.1: |diag(m) E| is at most max |m| |E| where every value has a column of its own. With S these columns,
+    # E = S (S^T E), and the Jacobian along E is no longer than ||E|| times that along S
+    touched = np.flatnonzero(np.any(E[:, several] != 0, axis=1))
+    wide = max(1.0, float(np.linalg.norm(E[:, several], 2)))
+    return np.concatenate([E[:, ~several], wide * np.eye(size)[:, touched]], axis=1)
+
+
+def value_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
     """E, (p, m): what the values that count do to the features, and nothing to the intercept."""
     if not attributes:
         return np.zeros((size, 0))

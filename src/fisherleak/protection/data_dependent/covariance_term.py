@@ -17,7 +17,7 @@ from fisherleak._support.arrays import host
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise.calibrated import calibration_of, has_own_shape
-from fisherleak.protection.certificates.bound_quantities import feature_map
+from fisherleak.protection.certificates.bound_quantities import value_map
 from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, linear_part, public_curvature
 from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 
@@ -160,7 +160,7 @@ def shape_term(jacobian: Jacobian, noise: Any = None) -> ShapeTerm:
     edges = np.cumsum([0, *(attribute.size for attribute in jacobian.attributes)]).tolist()
     spans = tuple(slice(a, b) for a, b in pairwise(edges))
     centre = None if fit.centre is None else np.asarray(host(fit.centre))
-    E = feature_map(jacobian, jacobian.attributes, len(K))
+    E = value_map(jacobian, jacobian.attributes, len(K))
     known = (K, E, spans, slopes, means, centre, fit.intercept is not None, weighted)
     told = calibration_of(noise)
     if told is None or told.shape != FOR_ANYONE:

@@ -19,7 +19,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.calibrated import FOR_ANYONE
-from fisherleak.protection.certificates.bound_quantities import Points, Quantities, feature_map
+from fisherleak.protection.certificates.bound_quantities import Points, Quantities, feature_map, value_map
 from fisherleak.protection.certificates.declared_bounds import Admissible
 from fisherleak.protection.data_dependent.hessian_metric import folded_part, largest_direct, left_over
 
@@ -47,7 +47,7 @@ def evenly_weighted(jacobian: Jacobian, admissible: Admissible) -> Vector:
     x = np.append(middle, 1.0) if p > len(middle) else middle
     N = np.outer(x, x)
     N[: len(middle), : len(middle)] += moment
-    E = feature_map(jacobian, jacobian.attributes, p)
+    E = value_map(jacobian, jacobian.attributes, p)
     half = 0.5 * float(np.ptp(admissible.labels)) or 1.0
     # rho^2 E E^T, rho half the label's range
     N = N + half**2 * (E @ E.T)
