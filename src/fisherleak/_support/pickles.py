@@ -6,6 +6,7 @@ processes, caches and copies. Released models, cards and ledgers are files that 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from fisherleak.errors import InvalidInputError
@@ -17,21 +18,23 @@ class Stamp:
     """The version that writes a pickle; checked where it is read."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from fisherleak import __version__
-
-        return stamp_of, (__version__,)
+        return stamp_of, (_own_version(),)
 
 
 def stamp_of(written: str) -> Stamp:
     """The stamp of a version; refuses every version but this one."""
-    from fisherleak import __version__
-
-    if written != __version__:
+    own = _own_version()
+    if written != own:
         raise InvalidInputError(
-            f"This pickle was written by fisherleak {written}, and this is {__version__}: make the object again, or read "
-            f"the pickle with version {written}."
+            f"This pickle was written by fisherleak {written}, and this is {own}: make the object again, or read the pickle "
+            f"with version {written}."
         )
     return Stamp()
+
+
+def _own_version() -> str:
+    """The package's, which is loaded wherever a part of it is."""
+    return str(sys.modules["fisherleak"].__version__)
 
 
 class Pickled:
