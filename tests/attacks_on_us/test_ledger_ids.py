@@ -425,3 +425,25 @@ def test_a_new_id_is_not_forgotten_with_corrected_values(ledger: fl.Ledger, pati
     told = np.sqrt(2.0) * ledger.etas(frame, y)
     for table in (frame, frame + 0.1, frame.drop(columns="weight")):
         assert third.etas(under_new_ids(table), y) == pytest.approx(told, rel=1e-5)
+
+
+def test_other_bounds_of_the_target_make_nobody_a_newcomer(fisherleak: Any, tmp_path: Path) -> None:
+    """A label of 0 is 0 in every unit: rows are known by their values, and honest ids go on."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.uniform(0, 100, (60, 2)).round(1), columns=["a", "b"])
+    frame["wage"] = (frame.a - frame.b + rng.normal(0, 20, 60)).round()
+    frame.loc[59, ["a", "b", "wage"]] = [99.0, 1.0, 0.0]
+    frame.insert(0, "pid", [f"p{k}" for k in range(60)])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.replace({"pid": {"p59": "someone"}}).to_csv(tmp_path / "renamed.csv", index=False)
+
+    def release(table: str, low: int, out: str, *options: str) -> Any:
+        bounds = ("--bounds", "a=0:100", "--bounds", "b=0:100", "--bounds", f"wage={low}:250")
+        own = ("--target", "wage", "--id", "pid", "--noise", "20", *bounds, "--ledger", tmp_path / "L")
+        return fisherleak("release", tmp_path / table, *own, *options, "--out", tmp_path / out)
+
+    assert release("t.csv", -299, "1.skops").status == 0
+    assert release("t.csv", -292, "2.skops").status == 0  # ids as they were
+    assert release("renamed.csv", -287, "3.skops").status == 0
+    (last,) = read_content(tmp_path / "L")["entries"][-1:]
+    assert [len(names) for names in last["other_ids"].values()] == [1]  # of one row, the id that it had

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_number", "id_text", "numeric_levels", "plain_level", "typed_levels"]
+__all__ = ["as_number", "id_text", "in_own_unit", "numeric_levels", "plain_level", "typed_levels"]
 
 EXACT = 2**53
 """Whole numbers below it are exact as floats."""
@@ -99,3 +99,23 @@ def id_text(value: Any) -> str:
     sign, whole, part = number.groups()
     size = f"{whole}.{part}" if part else whole
     return f"-{size}" if sign == "-" and size != "0" else size
+
+
+def in_own_unit(centre: float, unit: float, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Centre + unit y as it was written: the number of fewest decimals that rounding allows, whatever the centre and unit are.
+
+    Examples
+    --------
+    >>> in_own_unit(-24.5, 158.5, (np.array([0.0, 0.1]) + 24.5) / 158.5).tolist()
+    [0.0, 0.1]
+    """
+    found = centre + unit * np.asarray(y, dtype=np.float64)
+    # what a difference, a quotient, a product and a sum round by
+    off = 8.0 * np.finfo(float).eps * (abs(centre) + np.abs(unit * y))
+    shortest, open_ = found.copy(), np.isfinite(found)
+    for decimals in range(-3, 13):
+        rounded = np.round(found, decimals)
+        near = open_ & (np.abs(rounded - found) <= off)
+        shortest[near] = rounded[near] + 0.0  # no negative zero
+        open_ &= ~near
+    return shortest

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
+from fisherleak._support.level_types import in_own_unit
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.numbers import number
 from fisherleak.engine.information import Release
@@ -447,7 +448,9 @@ def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key:
     """The rows of a leakage, with labels in the table's own units."""
     centre, unit = (0.0, 1.0) if label is None else label
     y = np.asarray(host(measurement(leakage).information.rows[1]), dtype=np.float64)
-    return Rows(measurement(leakage).table, centre + unit * y, id_digests(key, _ids(measurement(leakage).table, ids)))
+    return Rows(
+        measurement(leakage).table, in_own_unit(centre, unit, y), id_digests(key, _ids(measurement(leakage).table, ids))
+    )
 
 
 def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> None:

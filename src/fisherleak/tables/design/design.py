@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import is_lazy
 from fisherleak._support.checks import nearest
 from fisherleak._support.grids import GAP
+from fisherleak._support.level_types import in_own_unit
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
@@ -169,7 +170,7 @@ class Design:
         """The target of the training rows in its own values."""
         if self.target.classes:
             return np.asarray(np.array(self.target.classes)[self.y.astype(np.int64)])
-        return np.asarray(self.target.centre + self.target.scale * self.y)
+        return in_own_unit(self.target.centre, self.target.scale, np.asarray(self.y))
 
 
 def design_of(
