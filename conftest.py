@@ -29,8 +29,17 @@ def diabetes() -> dict[str, Any]:
         "model": model,
         "leak": fl.measure(model, X, y, noise=fl.Gaussian(10.0)),
         "attack": fl.attacks.WhiteBox(model, X, y, "sex", rows=range(50)),
-        "presence": fl.attacks.Membership(model, X, y),
+        "membership": fl.attacks.Membership(model, X, y),
     }
+
+
+@functools.cache
+def audited() -> dict[str, Any]:
+    """As in the examples of ModelAudit."""
+    import fisherleak as fl
+
+    known = diabetes()
+    return {"found": fl.audit(known["model"], known["X"], known["y"], 20.0, max_eta=5.0, attacks=False)}
 
 
 @functools.cache
@@ -61,8 +70,10 @@ def ledger() -> dict[str, Any]:
 
 
 MADE = {
+    "fisherleak.leakage.etas": diabetes,
     "fisherleak.leakage.leakage": diabetes,
     "fisherleak.attacks.base": diabetes,
+    "fisherleak.auditing.fitted_models.model_audit": audited,
     "fisherleak.attacks.membership": diabetes,
     "fisherleak.protection.frontier.frontier": frontier,
     "fisherleak.protection.trimming": frontier,

@@ -31,16 +31,16 @@ def quick_audits() -> Iterator[None]:
     """Where something else is tested: the ideal attacker learns without trees, and few refits are made, but those of the
     worst shares, and few in the search for the worst row within the bounds.
     """
-    from fisherleak.attacks import ideal
+    from fisherleak.attacks import population_attacker
     from fisherleak.engine.prior import mean_squares
-    from fisherleak.protection.certificates import worst_row_search
+    from fisherleak.protection.certificates import any_record
 
-    learners = ideal._learners
+    learners = population_attacker._learners
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ideal, "_learners", lambda *given: learners(*given)[-1:])
+        patch.setattr(population_attacker, "_learners", lambda *given: learners(*given)[-1:])
         patch.setattr(mean_squares, "WORK", 2**18)
-        patch.setattr(worst_row_search, "MOST", 12)
+        patch.setattr(any_record, "MOST", 12)
         yield
 
 
@@ -159,3 +159,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from visits import people, write
 
     return write(people(), tmp_path_factory.mktemp("scale") / "visits")
+
+
+AUDITED = {
+    *("cli", "auditing", "report", "attacks_on_us", "training", "releasing", "tables", "protection"),
+    "test_docs",
+}
+PRICED = {"golden", "test_release_prices"}
+"""Where audits compare all limits of releases, as they do for users."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_price(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Elsewhere audits price one limit only, as those of large tables do: all of them take seconds.
+
+    Of modules, so that it is in place before the fixtures of one make audits.
+    """
+    places = {*request.path.parts, request.path.stem}
+    with pytest.MonkeyPatch.context() as patch:
+        if places & AUDITED and not places & PRICED:
+            from fisherleak.auditing.exposure import release_prices
+
+            patch.setattr(release_prices, "MOST_WORK", 0)
+        yield

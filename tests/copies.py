@@ -15,7 +15,7 @@ def copies(thing: Any) -> list[Any]:
 
 
 def copied_release(model: Path, folder: Path) -> Path:
-    """A released model and its card in another folder, to change at will."""
+    """A released model and its model card in another folder, to change at will."""
     for path in (model, model.with_name(f"{model.name}.json")):
         shutil.copy(path, folder)
     return folder / model.name

@@ -65,8 +65,8 @@ def moved_without(trained: Trained, rows: Any) -> float:
     if trained.public == "nothing":
         numbers = [k for feature in design.features if feature.kind == "number" for k in feature.columns]
         scales[numbers] = design.X[rest][:, numbers].std(axis=0)
-    l2 = trained.l2 * design.n / rest.size
     own = (design.X[rest], design.y[rest])
     classes = design.target.classes if trained.kind.several else None
-    other = minimise_scaled(*own, trained.kind.loss, l2, None, True, scales, classes)
+    # l2 is per row: the penalty of the rows that leave goes with them
+    other = minimise_scaled(*own, trained.kind.loss, trained.l2, None, True, scales, classes)
     return float(np.linalg.norm(other.theta - trained.fit.theta))

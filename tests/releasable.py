@@ -27,6 +27,8 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from fisherleak.models.steps.imputers import CentreImputer
+
 NUMBERS, CATEGORIES = ["age", "bmi", "year"], ["gene", "city"]
 GENES, CITIES = ["CC", "CT", "TT"], ["Bonn", "Kiel", "Ulm"]
 RARE = "Aach"
@@ -115,6 +117,7 @@ STEPS: dict[type, list[tuple[Callable[[], Any], list[str], str]]] = {
         (SimpleImputer, NUMBERS, "preprocessing"),
         (lambda: SimpleImputer(strategy="median"), NUMBERS, "nothing"),
     ],
+    CentreImputer: [(lambda: CentreImputer([60.0, 30.0, 1980.0]), NUMBERS, "nothing")],
     OneHotEncoder: [
         (lambda: OneHotEncoder(categories=[GENES, [RARE, *CITIES]], drop="first"), CATEGORIES, "nothing"),
         (lambda: OneHotEncoder(**POOLED), CATEGORIES, "levels"),

@@ -18,8 +18,8 @@ from sklearn.linear_model import Ridge
 
 import fisherleak as fl
 from cases import Case, make, moved, parameters
+from fisherleak.engine.mechanisms.interface_answers import Interface
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
-from fisherleak.engine.mechanisms.served import Interface
 from fisherleak.training.noise_words import as_noise, from_card
 from often import often
 
@@ -27,11 +27,11 @@ Vector = NDArray[np.float64]
 QUERIES = np.random.default_rng(7).normal(size=(6, 3))
 SHAPE = np.array([[2.0, 0.3, 0.0, 0.1], [0.3, 1.0, 0.2, 0.0], [0.0, 0.2, 1.5, 0.0], [0.1, 0.0, 0.0, 0.7]])
 EVERY_KIND = {kind.__name__ for kind in (*fl.NOISES.values(), *MECHANISMS.values(), *get_args(Interface))}
+NOISES = {name: kind.from_record({"kind": name, "scale": 0.4}) for name, kind in fl.NOISES.items()}
+FITTED_WITH = {"Gaussian": "logistic", "Laplace": "poisson"}
 WAYS: dict[str, tuple[Any, str]] = {
-    "Gaussian": (fl.Gaussian(0.4), "logistic"),
+    **{name: (noise, FITTED_WITH.get(name, "squared")) for name, noise in NOISES.items()},
     "Gaussian of a shape": (fl.Gaussian(0.4, SHAPE), "squared"),
-    "Laplace": (fl.Laplace(0.4), "poisson"),
-    "Bounded": (fl.Bounded(0.4), "squared"),
     "Posterior": (fl.Posterior(0.3), "squared"),
     "ObjectivePerturbation": (fl.ObjectivePerturbation(1.7), "squared"),
     "ObjectivePerturbation, averaged": (fl.ObjectivePerturbation(0.4, draws=60_000), "logistic"),
@@ -179,7 +179,7 @@ def asked(way: Any, loss: str, folder: Path) -> dict[str, Callable[[], Any]]:
         "infer": infer,
         "PrivateRelease": lambda: fl.PrivateRelease(Ridge(), eta=1.0, noise=way).fit(*numbers),
         "IRFIL": lambda: fl.IRFIL(Ridge(), noise=way, n_iter=1).fit(*numbers),
-        "presence": lambda: fl.attacks.Membership(fit, X, y, rows=[0, 1]).simulate(way, 40),
+        "membership attack": lambda: fl.attacks.Membership(fit, X, y, rows=[0, 1]).simulate(way, 40),
         "black box": lambda: fl.attacks.BlackBox(fit, X, y, 0, values=[-1.0, 1.0]).accuracy(way, draws=5),
         "protect": lambda: fl.protect(
             *(Ridge(), *numbers),
@@ -221,27 +221,23 @@ def records(leak: fl.Leakage, X: Vector, y: Any, path: Path) -> None:
 
 
 OF_PARAMETERS = {
-    *("counted", "release", "attack", "infer", "presence", "black box"),
+    *("counted", "release", "attack", "infer", "membership attack", "black box"),
     *("PrivateRelease", "IRFIL", "gradients", "protect", "card"),
 }
 """What is asked of noise on parameters alone."""
 DATA_SHAPED = {"counted", "membership", "PrivateRelease", "IRFIL", "gradients", "protect", "card", "report"}
 AVERAGED = {"compose", "Ledger"}
-SEVERAL_NUMBERS = {*AVERAGED, "attack", "infer", "presence", "black box"}
+SEVERAL_NUMBERS = {*AVERAGED, "attack", "infer", "membership attack", "black box"}
 ONE_OUTPUT = {"counted", "Ledger", "gradients"}
 """What is there for models of one output alone."""
 ONE_TARGET = {"PrivateRelease", "IRFIL", "protect"}
 """Estimators, which are given two targets."""
+SEVERAL_OUTPUTS = ("two numbers", "three classes")
 SEVERAL: dict[str, tuple[Any, str]] = {
-    "Gaussian, two numbers": (fl.Gaussian(0.4), "two numbers"),
-    "Laplace, two numbers": (fl.Laplace(0.4), "two numbers"),
-    "Bounded, two numbers": (fl.Bounded(0.4), "two numbers"),
+    **{f"{name}, {of}": (noise, of) for name, noise in NOISES.items() for of in SEVERAL_OUTPUTS},
     "Posterior, two numbers": (fl.Posterior(0.3), "two numbers"),
     "ObjectivePerturbation, two numbers": (fl.ObjectivePerturbation(1.7), "two numbers"),
     "Answers, two numbers": (fl.Answers(QUERIES, fl.Gaussian(0.3)), "two numbers"),
-    "Gaussian, three classes": (fl.Gaussian(0.4), "three classes"),
-    "Laplace, three classes": (fl.Laplace(0.4), "three classes"),
-    "Bounded, three classes": (fl.Bounded(0.4), "three classes"),
     "Posterior, three classes": (fl.Posterior(0.3), "three classes"),
     "ObjectivePerturbation, three classes": (fl.ObjectivePerturbation(1.7), "three classes"),
     "Answers, three classes": (fl.Answers(QUERIES, fl.Gaussian(0.3)), "three classes"),
@@ -252,26 +248,24 @@ SEVERAL: dict[str, tuple[Any, str]] = {
     "SampledLabels, three classes": (fl.SampledLabels(QUERIES), "three classes"),
 }
 EVERYTHING = set(asked(fl.Gaussian(0.4), "squared", Path()))
+OF_NORMAL = {"membership"}
 REFUSED: dict[str, set[str]] = {
-    "Gaussian": set(),
+    **{name: set() if noise.normal else {*OF_NORMAL, "protect"} for name, noise in NOISES.items()},
+    **{
+        f"{name}, {of}": ONE_OUTPUT | ONE_TARGET | (set() if noise.normal else OF_NORMAL)
+        for name, noise in NOISES.items()
+        for of in SEVERAL_OUTPUTS
+    },
     "Gaussian of a shape": {"protect"},
-    "Laplace": {"membership", "protect"},
-    "Bounded": {"membership", "protect"},
     "Posterior": DATA_SHAPED - {"membership"},
     "ObjectivePerturbation": DATA_SHAPED - {"membership"},
     "ObjectivePerturbation, averaged": DATA_SHAPED | AVERAGED,
     "Answers": OF_PARAMETERS,
     "Answers, probabilities": OF_PARAMETERS | {"membership"},
     "SampledLabels": OF_PARAMETERS | {"membership", "calibrate", "report"},
-    "Gaussian, two numbers": ONE_OUTPUT | ONE_TARGET,
-    "Laplace, two numbers": ONE_OUTPUT | ONE_TARGET | {"membership"},
-    "Bounded, two numbers": ONE_OUTPUT | ONE_TARGET | {"membership"},
     "Posterior, two numbers": DATA_SHAPED | ONE_OUTPUT | SEVERAL_NUMBERS,
     "ObjectivePerturbation, two numbers": DATA_SHAPED | ONE_OUTPUT | SEVERAL_NUMBERS,
     "Answers, two numbers": OF_PARAMETERS | ONE_OUTPUT,
-    "Gaussian, three classes": ONE_OUTPUT | ONE_TARGET,
-    "Laplace, three classes": ONE_OUTPUT | ONE_TARGET | {"membership"},
-    "Bounded, three classes": ONE_OUTPUT | ONE_TARGET | {"membership"},
     "Posterior, three classes": EVERYTHING,
     "ObjectivePerturbation, three classes": EVERYTHING,
     "Answers, three classes": OF_PARAMETERS | ONE_OUTPUT,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import tomllib
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import fisherleak as fl
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # tested in the newest version only
-NOT_OLDEST = {"corpus", "docs", "excel", "lint", "opacus", "torch"}
+NOT_OLDEST = {"corpus", "docs", "lint", "opacus", "r", "spss", "torch"}
 # what a dependency's oldest version needs, and we do not
 OF_OTHERS = {"pyparsing"}
 
@@ -55,6 +58,43 @@ def test_extras_do_not_disagree() -> None:
             wanted = Requirement(line)
             found.setdefault(wanted.name, set()).add(str(wanted.specifier))
     assert not {name: bounds for name, bounds in found.items() if len(bounds) > 1}
+
+
+def names_of_dependencies(tree: ast.Module) -> set[tuple[str, str]]:
+    """Modules that are imported under a name at the top of a file, and what is asked of them: ("numpy", "linalg.norm")."""
+    bound = {
+        (alias.asname or alias.name.partition(".")[0]): (alias.name if alias.asname else alias.name.partition(".")[0])
+        for node in tree.body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            root, _, path = ast.unparse(node).partition(".")
+            if root in bound and re.fullmatch(r"[\w.]+", path):
+                found.add((bound[root], path))
+    return found
+
+
+def test_every_name_that_the_source_asks_of_a_module_is_there() -> None:
+    """In the oldest versions too: not every line runs with them."""
+    asked = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        asked |= names_of_dependencies(ast.parse(path.read_text(encoding="utf-8")))
+    assert ("numpy", "linalg.norm") in asked
+    for module, name in sorted(asked):
+        try:
+            loaded = importlib.import_module(module)
+        except ImportError:
+            continue  # an extra that is not installed
+        reduce(getattr, name.split("."), loaded)  # says what is not there
+
+
+def test_what_the_oldest_versions_are_not_asked_is_there() -> None:
+    lines = (ROOT / "tests" / "versionless.txt").read_text(encoding="utf-8").splitlines()
+    for path in (line for line in lines if line and not line.startswith("#")):
+        assert (ROOT / "tests" / path).exists(), f"tests/versionless.txt names {path}, which is not there"
 
 
 def test_a_source_release_holds_what_is_named() -> None:

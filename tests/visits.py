@@ -51,9 +51,11 @@ def write(table: pandas.DataFrame, folder: Path, files: int = 11) -> Path:
 
 def without_times(summary: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = json.loads(json.dumps(summary))
-    for key in ("created", "assumptions", "command", "attacks", "versions", "membership"):
+    # releases by a limit are priced, and advised, of rows in memory only
+    for key in ("created", "assumptions", "command", "attacks", "versions", "membership", "prices", "next"):
         kept.pop(key)
     kept["data"].pop("in_memory")
+    kept["stated"].pop("unsettled", None)  # known of rows in memory only
     kept["diagnostics"].pop("seconds")
     kept["diagnostics"].pop("finite_difference")
     for point in kept["tradeoff"]["points"]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fisherleak import bounds as bounds
     from fisherleak import datasets as datasets
     from fisherleak import nn as nn
+    from fisherleak.auditing.fitted_models.model_audit import ModelAudit as ModelAudit
+    from fisherleak.auditing.fitted_models.model_audit import audit as audit
     from fisherleak.engine.fit.minimise import Fit as Fit
     from fisherleak.engine.fit.minimise import minimise as minimise
     from fisherleak.engine.jacobian.perturbation import Attribute as Attribute
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
     from fisherleak.engine.losses import Labels as Labels
     from fisherleak.engine.losses import Loss as Loss
     from fisherleak.engine.losses import pseudo_huber as pseudo_huber
+    from fisherleak.engine.mechanisms.interface_answers import Answers as Answers
+    from fisherleak.engine.mechanisms.interface_answers import SampledLabels as SampledLabels
     from fisherleak.engine.mechanisms.self_shaped import ObjectivePerturbation as ObjectivePerturbation
     from fisherleak.engine.mechanisms.self_shaped import Posterior as Posterior
-    from fisherleak.engine.mechanisms.served import Answers as Answers
-    from fisherleak.engine.mechanisms.served import SampledLabels as SampledLabels
     from fisherleak.engine.noise import NOISES as NOISES
     from fisherleak.engine.noise import Bounded as Bounded
     from fisherleak.engine.noise import Gaussian as Gaussian
@@ -43,17 +45,17 @@ if TYPE_CHECKING:
     from fisherleak.errors import UncountedChoiceWarning as UncountedChoiceWarning
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
-    from fisherleak.leakage.client import gradients as gradients
-    from fisherleak.leakage.compositions.compose import compose as compose
+    from fisherleak.leakage.compositions import compose as compose
+    from fisherleak.leakage.gradient_leakage import gradients as gradients
     from fisherleak.leakage.leakage import Leakage as Leakage
     from fisherleak.leakage.measure import measure as measure
     from fisherleak.leakage.query_budget import queries_until as queries_until
     from fisherleak.protection.calibrate.calibration import calibrate as calibrate
-    from fisherleak.protection.calibrate.counted import CountedEtas as CountedEtas
-    from fisherleak.protection.calibrate.counted import counted as counted
+    from fisherleak.protection.calibrate.etas_with_noise_counted import CountedEtas as CountedEtas
+    from fisherleak.protection.calibrate.etas_with_noise_counted import counted as counted
     from fisherleak.protection.frontier.frontier import Frontier as Frontier
-    from fisherleak.protection.frontier.frontier import protect as protect
     from fisherleak.protection.frontier.protected import Protected as Protected
+    from fisherleak.protection.frontier.protected import protect as protect
     from fisherleak.protection.irfil.irfil import IRFIL as IRFIL
     from fisherleak.protection.ledger.ledger import Ledger as Ledger
     from fisherleak.protection.release.private_release import PrivateRelease as PrivateRelease
@@ -78,25 +80,26 @@ _ERRORS = (
     *("UncountedChoiceWarning", "UncountedScaleWarning", "UnsupportedModelError"),
 )
 _HOMES: dict[str, tuple[str, ...]] = {
+    "auditing.fitted_models.model_audit": ("ModelAudit", "audit"),
     "engine.fit.minimise": ("Fit", "minimise"),
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
     "engine.mechanisms.self_shaped": ("ObjectivePerturbation", "Posterior"),
-    "engine.mechanisms.served": ("Answers", "SampledLabels"),
+    "engine.mechanisms.interface_answers": ("Answers", "SampledLabels"),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.jacobian.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.query_budget": ("queries_until",),
-    "leakage.client": ("gradients",),
-    "leakage.compositions.compose": ("compose",),
+    "leakage.gradient_leakage": ("gradients",),
+    "leakage.compositions": ("compose",),
     "leakage.leakage": ("Leakage",),
     "leakage.measure": ("measure",),
     "protection.calibrate.calibration": ("calibrate",),
-    "protection.calibrate.counted": ("CountedEtas", "counted"),
-    "protection.frontier.frontier": ("Frontier", "protect"),
+    "protection.calibrate.etas_with_noise_counted": ("CountedEtas", "counted"),
+    "protection.frontier.frontier": ("Frontier",),
+    "protection.frontier.protected": ("Protected", "protect"),
     "protection.irfil.irfil": ("IRFIL",),
     "protection.ledger.ledger": ("Ledger",),
     "protection.release.private_release": ("PrivateRelease", "ReleaseReport"),
-    "protection.frontier.protected": ("Protected",),
     "protection.release.release": ("Released", "release"),
     "protection.trimming": ("Trimmed", "trim"),
     "tables.read.parquet_folder": ("read_parquet_folder",),
@@ -126,6 +129,7 @@ __all__ = [
     "Ledger",
     "LooseFitWarning",
     "Loss",
+    "ModelAudit",
     "NearSingularWarning",
     "Noise",
     "NotAtMinimumError",
@@ -145,6 +149,7 @@ __all__ = [
     "UncountedScaleWarning",
     "UnsupportedModelError",
     "attacks",
+    "audit",
     "bounds",
     "calibrate",
     "compose",

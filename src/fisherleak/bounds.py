@@ -8,9 +8,14 @@ under which assumptions its bound holds. Only ``van_trees``, ``interval_minimax`
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from fisherleak._support.arrays import Array, as_array, namespace, normal_cdf
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+
+from fisherleak._support.arrays import Array, as_array, host, like, namespace, normal_cdf
 from fisherleak._support.checks import check_positive
 from fisherleak.errors import InvalidInputError
 
@@ -18,14 +23,21 @@ __all__ = [
     "best_test",
     "biased_cramer_rao",
     "cramer_rao",
+    "delta",
+    "epsilon",
     "hammersley_chapman_robbins",
     "interval_minimax",
+    "misses",
+    "mu_of_epsilon",
+    "reconstruction",
     "two_point",
     "van_trees",
 ]
 
 FAR_APART = 40.0
 """Half a distance past which two releases are told apart for certain in float64: exp(-a^2 / 2) is zero."""
+HALVINGS = 200
+"""Of an interval that holds an epsilon or a mu: past these, float64 has no number between its ends."""
 LARGEST_EXPONENT = 700.0
 """Squared moves past which the chi-square divergence is no number of float64."""
 
@@ -283,3 +295,193 @@ def best_test(move: float | Array, prior: float = 0.5) -> Any:
     right = prior * normal_cdf(0.5 * mu + lean) + (1.0 - prior) * normal_cdf(0.5 * mu - lean)
     found = xp.where(mu > 0, xp.maximum(right, xp.full_like(right, max(prior, 1.0 - prior))), max(prior, 1.0 - prior))
     return float(found[0]) if isinstance(move, (int, float)) else found
+
+
+def delta(mu: float | Array, epsilon: float) -> Any:
+    r"""The delta that goes with an epsilon, for two releases with normal noise that are mu apart.
+
+    .. math:: \delta(\epsilon) = \Phi(-\epsilon / \mu + \mu / 2) - e^{\epsilon}\, \Phi(-\epsilon / \mu - \mu / 2)
+
+    Assumptions: normal noise of the same covariance for both. With mu from :meth:`fisherleak.Leakage.membership` it is about
+    one person and this table. It is differential privacy only where mu bounds every table and every person.
+
+    Parameters
+    ----------
+    mu : float or array
+        How far apart the releases are, in standard deviations of the noise; zero or more, and may be infinite.
+    epsilon : float
+        Zero or more.
+
+    Returns
+    -------
+    float or array
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.delta(1.0, epsilon=1.0), 4)
+    0.1269
+    """
+    limit = check_positive(epsilon, "epsilon", zero=True)
+    return _elementwise(mu, "mu", lambda found: np.exp(_log_delta(found, np.full_like(found, limit))))
+
+
+def epsilon(mu: float | Array, delta: float) -> Any:
+    r"""The epsilon at a delta of two releases with normal noise that are mu apart: the inverse of :func:`delta`.
+
+    Assumptions: those of :func:`delta`. The result is rounded up: at it, delta is at most what was asked, to 1e-8
+    of it.
+
+    Parameters
+    ----------
+    mu : float or array
+        As for :func:`delta`; :meth:`fisherleak.Leakage.epsilon` has it for every row or person.
+    delta : float
+        Above 0 and below 1.
+
+    Returns
+    -------
+    float or array
+        Zero where delta alone covers it, infinite where mu is.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.epsilon(1.0, delta=1e-5), 3)
+    4.377
+    """
+    log_delta = math.log(_between(delta, "delta"))
+
+    def found(mu: _Vector) -> _Vector:
+        finite = np.where(np.isfinite(mu), mu, 1.0)
+        # delta(epsilon) is at most the first of its two terms, which is delta here
+        most = np.maximum(finite * (0.5 * finite - ndtri(math.exp(log_delta))), 0.0)
+        least = _bisected(np.zeros_like(finite), most, lambda middle: _log_delta(finite, middle) > log_delta)[1]
+        covered = (finite == 0) | (_log_delta(finite, np.zeros_like(finite)) <= log_delta)
+        return np.where(np.isfinite(mu), np.where(covered, 0.0, least), math.inf)
+
+    return _elementwise(mu, "mu", found)
+
+
+def mu_of_epsilon(epsilon: float | Array, delta: float) -> Any:
+    """The largest mu at which :func:`epsilon` is not above a limit: the inverse by mu, rounded down.
+
+    Parameters
+    ----------
+    epsilon : float or array
+        Zero or more.
+    delta : float
+        Above 0 and below 1.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.mu_of_epsilon(4.3772, delta=1e-5), 3)
+    1.0
+    """
+    log_delta = math.log(_between(delta, "delta"))
+
+    def found(epsilon: _Vector) -> _Vector:
+        finite = np.where(np.isfinite(epsilon), epsilon, 1.0)
+        # at epsilon and this mu, the first term of delta is a half, and the second below it by more than delta may be
+        most = np.sqrt(2.0 * finite) + 2.0 * abs(float(ndtri(math.exp(log_delta)))) + 80.0
+        reached = _bisected(np.zeros_like(finite), most, lambda middle: _log_delta(middle, finite) <= log_delta)[0]
+        return np.where(np.isfinite(epsilon), reached, math.inf)
+
+    return _elementwise(epsilon, "epsilon", found)
+
+
+def misses(mu: float | Array, alpha: float) -> Any:
+    r"""How often the best test misses who is there, at a rate of false alarms: :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)`.
+
+    Assumptions: those of :func:`delta`. No test between the two releases, whatever it computes, misses less often.
+
+    Parameters
+    ----------
+    mu : float or array
+        As for :func:`delta`.
+    alpha : float
+        The rate of false alarms, above 0 and below 1.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.misses(1.0, alpha=0.05), 3)
+    0.74
+    """
+    threshold = -float(ndtri(_between(alpha, "alpha")))
+    return _elementwise(mu, "mu", lambda found: ndtr(threshold - found))
+
+
+def reconstruction(distance: float | Array, chance: float) -> Any:
+    r"""How often anyone is right about an unknown value after the release: at most :math:`\Phi(\Phi^{-1}(\kappa) + \rho)`.
+
+    With kappa the ``chance`` of the best fixed guess before the release (of the value, or within a tolerance of it). rho is the
+    ``distance``, over all values v that are possible: the largest :math:`|w(v) - c|_{\Sigma^{-1}}` of the model refitted with v
+    from one fixed point c, the model without the row say. The move of leaving the true row out is not that: it does not
+    bound what other values would do.
+
+    Assumptions: normal noise of the same covariance for all values. It bounds every attacker, on average over what is believed
+    of the value before; nothing is said about one value.
+
+    Parameters
+    ----------
+    distance : float or array
+        rho, zero or more, and may be infinite.
+    chance : float
+        kappa, above 0 and below 1.
+
+    Examples
+    --------
+    >>> import fisherleak as fl
+    >>> round(fl.bounds.reconstruction(1.0, chance=0.25), 3)
+    0.628
+    """
+    start = float(ndtri(_between(chance, "chance")))
+    return _elementwise(distance, "distance", lambda found: ndtr(start + found))
+
+
+_Vector = NDArray[np.float64]
+
+
+def _between(value: float, name: str) -> float:
+    if not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise InvalidInputError(f"{name} must be above 0 and below 1; got {value!r}.")
+    return float(value)
+
+
+def _elementwise(given: Any, name: str, function: Callable[[_Vector], _Vector]) -> Any:
+    """A function of numbers that are zero or more, or infinite, for one number or for an array of any library."""
+    single = isinstance(given, (int, float))
+    values = np.asarray(given if single else host(as_array(given, name)), dtype=np.float64)
+    if not bool(np.all(values >= 0)):
+        got = f"; got {given!r}" if single else " everywhere"
+        raise InvalidInputError(f"{name} must be zero or more{got}.")
+    found = np.asarray(function(np.atleast_1d(values)), dtype=np.float64).reshape(values.shape)
+    if single:
+        return float(found)
+    where = as_array(given, name)
+    return like(found, where, namespace(where))
+
+
+def _log_delta(mu: _Vector, epsilon: _Vector) -> _Vector:
+    """Log delta, to full relative accuracy where delta is small; minus infinity where mu is zero."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        apart = np.where(mu > 0, mu, 1.0)
+        first, second = -epsilon / apart + 0.5 * apart, -epsilon / apart - 0.5 * apart
+        # e^epsilon phi(second) = phi(first): a difference of Mills' ratios, where both are moderate
+        ratios = erfcx(-first / math.sqrt(2.0)) - erfcx(-second / math.sqrt(2.0))
+        far = -0.5 * first**2 + np.log(0.5 * ratios)
+        near = np.log(np.clip(ndtr(first) - np.exp(epsilon + log_ndtr(second)), 0.0, 1.0))
+        found = np.where(first < 0, far, near)
+    return np.where(np.isinf(mu), 0.0, np.where(mu > 0, found, -math.inf))
+
+
+def _bisected(low: _Vector, high: _Vector, below: Callable[[_Vector], NDArray[np.bool_]]) -> tuple[_Vector, _Vector]:
+    """Two neighbours, of which the first is on the side where ``below`` holds and the second is not."""
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        under = below(middle)
+        low, high = np.where(under, middle, low), np.where(under, high, middle)
+    return low, high

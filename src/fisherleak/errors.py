@@ -5,23 +5,6 @@ Every message is one sentence or two: the name, the value, the rule, the remedy.
 
 from __future__ import annotations
 
-__all__ = [
-    "ClusterError",
-    "DataError",
-    "FisherleakError",
-    "InvalidInputError",
-    "LooseFitWarning",
-    "NearSingularWarning",
-    "NotAtMinimumError",
-    "NotConvergedError",
-    "SeededReleaseWarning",
-    "SeparableClassesError",
-    "SingularHessianError",
-    "UncountedChoiceWarning",
-    "UncountedScaleWarning",
-    "UnsupportedModelError",
-]
-
 
 class FisherleakError(Exception):
     """Base class of everything this package refuses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.linear_model import Ridge
 
 import fisherleak as fl
 from fisherleak._support.notebook import panel
+from fisherleak.auditing.policy.policy import policy_of
 
 pandas = pytest.importorskip("pandas")
 HOSTILE = "<script>alert(1)</script>"
@@ -42,13 +44,15 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def shown() -> dict[str, Any]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     table = pandas.DataFrame(rng.normal(size=(60, 2)), columns=["age", HOSTILE])
     table["b"] = rng.integers(0, 2, 60).astype(float)
     y = table.sum(axis=1).to_numpy() + rng.normal(size=60)
     model = Ridge().fit(table, y)
     leak = fl.measure(model, table, y, fl.Gaussian(0.5))
+    ledger = fl.Ledger(tmp_path_factory.mktemp("ledger") / f"{table.shape[0]}.json")
+    ledger.add(leak)
     return {
         "leak": leak,
         "fit": fl.minimise(table.to_numpy(), y, l2=0.1),
@@ -56,6 +60,9 @@ def shown() -> dict[str, Any]:
         "laplace": fl.Laplace(0.125),
         "bounded": fl.Bounded(2.0),
         "shaped": fl.Gaussian(0.5, np.diag([1.0, 2.0])),
+        "posterior": fl.Posterior(0.25),
+        "perturbed": fl.ObjectivePerturbation(0.5),
+        "ledger": ledger,
         "attacker": fl.attacks.WhiteBox(model, table, y, "b"),
         "membership": fl.attacks.Membership(model, table, y),
         "trimmed": fl.trim(Ridge(), table, y, max_eta=float(leak.per_example().max()) * 0.9, noise=fl.Gaussian(0.5)),
@@ -63,7 +70,10 @@ def shown() -> dict[str, Any]:
     }
 
 
-NAMES = ["leak", "fit", "noise", "laplace", "bounded", "shaped", "attacker", "membership", "trimmed", "frontier"]
+NAMES = [
+    *("leak", "fit", "noise", "laplace", "bounded", "shaped", "posterior", "perturbed", "ledger", "attacker"),
+    *("membership", "trimmed", "frontier"),
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,3 +114,27 @@ def test_a_release_shows_nothing_that_is_not_released(shown: dict[str, Any]) -> 
 def test_texts_are_escaped() -> None:
     assert HOSTILE not in panel(HOSTILE, [(HOSTILE, HOSTILE)], HOSTILE)
     assert Parsed(panel(HOSTILE, [(HOSTILE, HOSTILE)], HOSTILE)).text.count(HOSTILE) == 4
+
+
+@pytest.mark.parametrize("name", ["frontier", "ledger"])
+def test_what_is_printed_says_what_the_panel_says_in_lines(shown: dict[str, Any], name: str) -> None:
+    title, pairs, note = shown[name]._shown()
+    printed = str(shown[name]).splitlines()
+    assert printed[0] == title
+    assert printed[-1] == note
+    assert len(pairs) == len(printed) - 2 > 0
+    assert all(
+        line.split() == f"{said} {what}".split() for (said, what), line in zip(pairs, printed[1:-1], strict=True)
+    )
+    assert Parsed(shown[name]._repr_html_()).text == title + "".join(f"{a}{b}" for a, b in pairs) + note
+
+
+def test_a_policy_shows_its_rules() -> None:
+    policy = policy_of({"rows": {"max_eta": 0.5}, "columns": {HOSTILE: {"max_attack": 0.75}}}, "house.toml")
+    assert str(policy).splitlines()[1].split() == ["[rows]", "max_eta", "=", "0.5"]
+    assert "0.75" in Parsed(policy._repr_html_()).text
+    assert HOSTILE in Parsed(policy._repr_html_()).text
+
+
+def test_a_ledger_that_has_no_file_yet_shows_that_it_holds_nothing(tmp_path: Path) -> None:
+    assert str(fl.Ledger(tmp_path / "new.json")).startswith("Ledger of 0 releases")

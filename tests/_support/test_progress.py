@@ -14,7 +14,7 @@ from sklearn.linear_model import Ridge
 
 import fisherleak as fl
 from fisherleak._support import progress
-from fisherleak._support.progress import hidden, track
+from fisherleak._support.progress import hidden, told_when_long, track
 
 
 class Terminal(io.StringIO):
@@ -88,3 +88,20 @@ def test_silence_in_a_pipe_and_where_it_is_asked_for(monkeypatch: pytest.MonkeyP
     with hidden():
         assert list(track(range(3), 3, "Quiet")) == [0, 1, 2]
     assert terminal.getvalue() == ""
+
+
+def test_a_long_step_says_what_it_does_and_what_would_be_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+    words = hidden(False, lambda sentence: sentence.replace("`attacks=False`", "--no-attacks"))
+    with words, told_when_long("Attacking", "`attacks=False` leaves it out.", long=0.01, look=0.001):
+        for _ in range(20_000):
+            said += capsys.readouterr().err
+            if said:
+                break
+            sum(range(2_000))
+    assert said == "Attacking has taken 0 s so far. --no-attacks leaves it out.\n"
+    with hidden(), told_when_long("Attacking", "", long=0.0, look=0.001):
+        sum(range(200_000))
+    with told_when_long("Attacking", ""):
+        pass
+    assert capsys.readouterr().err == ""

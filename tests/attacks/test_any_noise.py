@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import fisherleak as fl
 from cases import EVERY_ATTACKER
 from fisherleak._support.arrays import host
-from fisherleak.attacks.likelihoods import scores
+from fisherleak.attacks import likelihoods
 
 Vector = NDArray[np.float64]
 N, P, L2 = 40, 8, 0.02
@@ -153,7 +153,7 @@ def test_memory_is_bounded_and_blocks_do_not_matter(monkeypatch: pytest.MonkeyPa
     whole = attack.accuracy(noise, draws=70)
     monkeypatch.setattr(fl.Laplace, "log_density", watched)
     for coordinates in (1, 7 * P, 100 * P):
-        monkeypatch.setattr(scores, "COORDINATES", coordinates)
+        monkeypatch.setattr(likelihoods, "COORDINATES", coordinates)
         monkeypatch.setattr("fisherleak.attacks.base.GUESSES_AT_ONCE", 9 * N)
         np.testing.assert_array_equal(attack.accuracy(noise, draws=70), whole)
         assert max(sizes) <= max(coordinates, P)

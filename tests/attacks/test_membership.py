@@ -118,7 +118,7 @@ def test_pipelines(name: str) -> None:
     attack = fl.attacks.Membership(model, TABLE, y)
     expected = fl.measure(model, TABLE, y, NOISE).membership(1e-8)
     np.testing.assert_allclose(attack.mu(NOISE), expected, rtol=1e-5)
-    assert "right on average" in str(attack.simulate(NOISE, releases=5))
+    assert "correct on average" in str(attack.simulate(NOISE, releases=5))
 
 
 def test_copies_are_worth_as_much() -> None:

@@ -21,7 +21,7 @@ from fisherleak.protection.frontier.frontier_candidates import release_candidate
 CASE = make("squared", 5, n=80, d=2)
 X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
 BOUNDS: Any = {"x0": (-3.0, 3.0), "x1": (-3.0, 3.0), "label": (-4.0, 4.0)}
-ADMISSIBLE: Any = {"bounds": BOUNDS}
+ANY_RECORD: Any = {"bounds": BOUNDS}
 PRESENT: Any = {"over": "max"}
 ETA, WIDTH, DRAWS = 1.0, 1.0, 20_000
 TRAIN, TEST = (rows.tolist() for rows in fl.protect(Ridge(), X, Y, over="max", penalties=[1.0]).compared.rows)
@@ -60,7 +60,7 @@ def laws(table: tuple[np.ndarray, np.ndarray], penalty: float, how: Any) -> tupl
 
 def success(tables: list[tuple[np.ndarray, np.ndarray]], penalty: float) -> float:
     """How often the likelier table is the right one, of two at equal odds, by choice and model together."""
-    known, rng, right = [laws(table, penalty, ADMISSIBLE) for table in tables], np.random.default_rng(0), []
+    known, rng, right = [laws(table, penalty, ANY_RECORD) for table in tables], np.random.default_rng(0), []
     for truth, (p, means, scales) in enumerate(known):
         k = rng.choice(len(p), size=DRAWS, p=p)
         seen = means[k] + scales[k, None] * rng.normal(size=(DRAWS, means.shape[1]))

@@ -28,7 +28,8 @@ from fisherleak.auditing.run import audit_trained
 from fisherleak.engine.noise import grid_of, noise_from_record
 from fisherleak.models.steps.scalers import complete, neutral
 from fisherleak.releasing.cards.cards import FROM_BOUNDS, FROM_ROWS
-from fisherleak.releasing.files.released_files import card_path, load_model, retrain, save_model
+from fisherleak.releasing.cards.signatures import card_path
+from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import train
@@ -84,7 +85,7 @@ def recognised(frame: pandas.DataFrame, **given: Any) -> Any:
 @pytest.mark.parametrize("seed", often(range(3)))
 @pytest.mark.parametrize("target", ["dose", "ward"])
 def test_with_declared_bounds_no_row_moves_a_public_number(seed: int, target: str, every: bool, tmp_path: Path) -> None:
-    """Rows are removed, and replaced: the card stays as it is, but for checksums and the number of rows.
+    """Rows are removed, and replaced: the model card stays as it is, but for checksums and the number of rows.
 
     Those of the largest and the least income, which move a frame of the rows most; or every third.
     """
@@ -144,12 +145,12 @@ def test_one_large_income_is_recognised_and_bounds_hide_it() -> None:
     whole.loc[7, "income"] = 3e6
     rules: Any = {"noise": 1e6, "policy": MEMBERS, "attacks": False, "draws": 4}
     found = audit(whole, Settings("dose", held_out=0.0), **rules)
-    assert found.presence.top[0].right == 1.0
-    assert 7 in [item.row for item in found.presence.top if item.right == 1.0]
+    assert found.membership.top[0].right == 1.0
+    assert 7 in [item.row for item in found.membership.top if item.right == 1.0]
     assert not found.rules[0].passed
     summary = summarise(found)
     count = summary["membership"]["recognised"]
-    assert count == np.isinf(found.presence.mu).sum() > 0
+    assert count == np.isinf(found.membership.mu).sum() > 0
     said = f"{count} of 200 rows can be recognised with certainty"
     assert summary["membership"]["note"].startswith(said)
     assert said in found.rules[0].words
@@ -171,8 +172,8 @@ def test_all_rows_of_a_person_leave_together() -> None:
     found = trained.leak.membership_by_group(trained.design.people.of_row)
     np.testing.assert_array_equal(np.isinf([found[k] for k in range(30)]), expected)
     assert any(expected)
-    presence = audit(whole, settings, noise=5.0, draws=4, attacks=False).presence
-    assert presence.recognised == sum(expected)
+    membership = audit(whole, settings, noise=5.0, draws=4, attacks=False).membership
+    assert membership.recognised == sum(expected)
 
 
 # The card
@@ -261,7 +262,7 @@ def test_noise_calibrated_with_bounds_acts_in_their_frame() -> None:
     leak = fl.measure(model, X, y, public="nothing")
     bounds = {**BOUNDS, "income": (0.0, 1e6), "label": (-200.0, 400.0)}
     bounds.pop("dose")
-    noise = fl.calibrate(leak, 1.0, over="admissible", bounds=bounds, random_state=0)
+    noise = fl.calibrate(leak, 1.0, over="any-record", bounds=bounds, random_state=0)
     assert isinstance(noise, fl.Gaussian)
     measured = leak.with_noise(noise)
     assert np.isfinite(measured.membership()).all()
@@ -280,6 +281,13 @@ def test_noise_calibrated_with_bounds_acts_in_their_frame() -> None:
     np.testing.assert_allclose(steps, np.round(steps), atol=1e-3)
     draws = np.array([F @ np.append(m.coef_, m.intercept_) for m in (fl.release(model, noise)[-1] for _ in range(300))])
     np.testing.assert_allclose(draws.std(axis=0), noise.scale, rtol=0.25)
+    # measured at once, or with another noise first
+    at_once = fl.measure(model, X, y, noise, public="nothing")
+    np.testing.assert_array_equal(at_once.per_example(), measured.per_example())
+    np.testing.assert_array_equal(at_once.membership(), measured.membership())
+    audited = fl.audit(model, X, y, noise, public="nothing", attacks=False)
+    assert audited.summary.eta.examples.max == measured.per_example().max()
+    assert audited.summary.tradeoff.without_noise == pytest.approx(model.score(X, y))
     # records, copies and other noise
     again = noise_from_record(json.loads(json.dumps(noise.record())))
     np.testing.assert_array_equal(leak.with_noise(again).per_example(), measured.per_example())
@@ -297,11 +305,13 @@ def test_private_release_with_bounds_has_no_frame_of_the_rows() -> None:
     X = X.assign(income=X.income.clip(upper=9e5))
     bounds = {**BOUNDS, "income": (0.0, 1e6), "label": (-200.0, 400.0)}
     bounds.pop("dose")
-    private = fl.PrivateRelease(make_pipeline(StandardScaler(), Ridge(alpha=400.0)), eta=1.0, bounds=bounds)
+    # noise without a shape acts in the frame
+    model = make_pipeline(StandardScaler(), Ridge(alpha=400.0))
+    private = fl.PrivateRelease(model, eta=1.0, bounds=bounds, penalty="own")
     private.set_params(keep_unperturbed=True).fit(X, y)
     assert isinstance(private.leakage_, fl.Leakage)
     assert np.isfinite(private.leakage_.membership()).all()
-    half = fl.PrivateRelease(make_pipeline(StandardScaler(), Ridge(alpha=400.0)), eta=1.0, bounds={"age": (0.0, 120.0)})
+    half = fl.PrivateRelease(model, eta=1.0, bounds={"age": (0.0, 120.0)}, penalty="own")
     half.set_params(keep_unperturbed=True).fit(X, y)
     noise: Any = half.noise_
     assert [place for place, _, _ in noise.calibrated.frame] == [0]

@@ -244,6 +244,7 @@ def released(fisherleak: Command, table: Path, book: Path, number: int) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_a_ledger_that_was_rolled_back_is_noticed(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     book, older = tmp_path / "people.ledger.json", tmp_path / "older"
     first = released(fisherleak, people, book, 1)
@@ -275,6 +276,7 @@ def test_a_ledger_that_was_rolled_back_is_noticed(fisherleak: Command, people: P
     assert len(told["releases"]) == 3
 
 
+@pytest.mark.long
 def test_the_mark_of_one_release_is_none_of_another(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     book, other = tmp_path / "people.ledger.json", tmp_path / "other.ledger.json"
     first = released(fisherleak, people, book, 1)
@@ -307,6 +309,7 @@ def test_what_carries_over_needs_no_table(
     assert fisherleak("ledger", book).status == 2
 
 
+@pytest.mark.long
 def test_totals_stay_in_standard_units_on_the_command_line(
     fisherleak: Command, people: Path, tmp_path: Path, frame: Any
 ) -> None:
@@ -327,7 +330,7 @@ def as_before(ledger: fl.Ledger) -> None:
     content = {name: value for name, value in read_content(ledger.path).items() if name not in ("digest", "carried")}
     content["schema"] = "fisherleak.ledger/1"
     for entry in content["entries"]:
-        for name in ("cells", "spent", "other_ids"):
+        for name in ("cells", "written", "spent", "other_ids"):
             del entry[name]
         del entry["labels"]["several"]
     write_content(ledger.path, content)
@@ -427,6 +430,7 @@ def test_a_new_id_is_not_forgotten_with_corrected_values(ledger: fl.Ledger, pati
         assert third.etas(under_new_ids(table), y) == pytest.approx(told, rel=1e-5)
 
 
+@pytest.mark.long
 def test_other_bounds_of_the_target_make_nobody_a_newcomer(fisherleak: Any, tmp_path: Path) -> None:
     """A label of 0 is 0 in every unit: rows are known by their values, and honest ids go on."""
     rng = np.random.default_rng(0)

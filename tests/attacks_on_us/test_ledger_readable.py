@@ -88,6 +88,7 @@ def some_pairs(count: int) -> list[tuple[Any, Any]]:
     return [(a, (b[0], a[1], *b[2:]) if k % 2 else b) for k, (a, b) in enumerate(drawn)]
 
 
+@pytest.mark.long
 def test_what_is_recorded_is_answered_for_and_what_is_refused_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
     """Two releases of any model, target, columns, mechanism and rows, in one ledger."""
     taken, refused = 0, 0

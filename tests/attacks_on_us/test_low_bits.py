@@ -22,6 +22,7 @@ import fisherleak as fl
 from fisherleak.engine.noise import grid_of, released
 from fisherleak.engine.noise.add_noise_and_round import on_grid
 from fisherleak.models.several import all_parameters as parameters
+from often import often
 
 Vector = NDArray[np.float64]
 ROWS, COLUMNS, SIGMA, TRIALS = 200, 50, 1.0, 400
@@ -73,7 +74,7 @@ NOISES = [fl.Gaussian(SIGMA), fl.Gaussian(0.7, np.diag(np.linspace(1.0, 3.0, COL
 NOISES += [fl.Bounded(3.0 * SIGMA)]
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "shaped", "Laplace", "Bounded"])
+@pytest.mark.parametrize("noise", often(NOISES, 3), ids=["Gaussian", "shaped", "Laplace", "Bounded"])
 def test_the_attacker_gets_no_more_from_a_release_than_the_closed_form(noise: Any) -> None:
     count = right(lambda model: parameters(fl.release(model, noise)), noise)
     # a total variation of at most that of the Gaussian with as much information, by the difference of the candidates
@@ -117,6 +118,7 @@ def right_apart(release: Callable[[Vector], Vector]) -> int:
     return found
 
 
+@pytest.mark.long
 def test_units_far_apart_hide_the_last_bits_of_each() -> None:
     """One grid for all, that of the least noise, is finer than the floats that the large ones are."""
     rng, finest = np.random.default_rng(2), np.full(51, 2.0**-10)

@@ -121,7 +121,7 @@ def anew(data: Data, noise: Any) -> Vector:
         return np.asarray(noise.scale**2 * B @ C @ B)
     if told is None or told.shape is None:
         return covariance(noise) if noise.shape is not None else np.asarray(noise.scale**2 * np.eye(len(G)))
-    if told.over != "admissible":
+    if told.over != "any-record":
         return covariance(fl.calibrate(data.leak(), told.eta, told.over, shape=told.shape))
     if told.shape == "hessian":
         return np.asarray(noise.scale**2 * B)
@@ -151,13 +151,13 @@ def reached(data: Data, noise: Any, rows: list[int]) -> float:
 PUBLIC = np.diag([1.0, 2.0, 0.5, 3.0])
 NOISES: dict[str, Callable[[Any], Any]] = {
     "isotropic": lambda leak: fl.calibrate(leak, 0.5, shape="isotropic"),
-    "isotropic, admissible": lambda leak: fl.calibrate(leak, 3.0, "admissible", shape="isotropic"),
+    "isotropic, any-record": lambda leak: fl.calibrate(leak, 3.0, "any-record", shape="isotropic"),
     "matrix": lambda leak: fl.calibrate(leak, 0.5, shape=PUBLIC),
     "hessian": lambda leak: fl.calibrate(leak, 0.5, shape="hessian"),
-    "hessian, admissible": lambda leak: fl.calibrate(leak, 6.0, "admissible", shape="hessian", random_state=0),
+    "hessian, any-record": lambda leak: fl.calibrate(leak, 6.0, "any-record", shape="hessian", random_state=0),
     "least-loss": lambda leak: fl.calibrate(leak, 0.5, shape="least-loss"),
     "least-loss, dataset": lambda leak: fl.calibrate(leak, 2.0, "dataset", shape="least-loss"),
-    "least-loss, admissible": lambda leak: fl.calibrate(leak, 9.0, "admissible", shape="least-loss", random_state=0),
+    "least-loss, any-record": lambda leak: fl.calibrate(leak, 9.0, "any-record", shape="least-loss", random_state=0),
     "Posterior": lambda leak: fl.Posterior(0.3),
     "ObjectivePerturbation": lambda leak: fl.ObjectivePerturbation(4.0),
     "ObjectivePerturbation of a shape": lambda leak: fl.ObjectivePerturbation(4.0, shape=PUBLIC),
@@ -184,7 +184,7 @@ def test_nobody_is_right_more_often_than_stated(name: str, table: str) -> None:
     assert shaped.membership_kind == ("equivalent" if name in DECIDED else "mu")
     for row, right in zip(rows, said, strict=True):
         assert reached(data, noise, [row]) == pytest.approx(right, abs=CLOSE), (name, table, row)
-    if not name.startswith("least-loss") or name.endswith("admissible"):
+    if not name.startswith("least-loss") or name.endswith("any-record"):
         np.testing.assert_allclose(ndtr(0.5 * shaped.membership(1e-8)[rows]), said, atol=2e-5)
 
 
@@ -196,13 +196,13 @@ def test_shapes_from_public_rows_are_public() -> None:
     assert reached(data, noise, [3]) == pytest.approx(said, abs=CLOSE)
 
 
-@pytest.mark.parametrize("name", often(["hessian, admissible", "hessian", "least-loss", "least-loss, admissible"]))
+@pytest.mark.parametrize("name", often(["hessian, any-record", "hessian", "least-loss", "least-loss, any-record"]))
 def test_breast_cancer(name: str) -> None:
-    shape, _, admissible = name.partition(", ")
-    data = breast_cancer(5, 1.0) if admissible else breast_cancer(30, 0.1)
+    shape, _, allowed = name.partition(", ")
+    data = breast_cancer(5, 1.0) if allowed else breast_cancer(30, 0.1)
     leak = data.leak()
-    over: dict[str, Any] = {"over": "admissible", "random_state": 0} if admissible else {}
-    noise: Any = fl.calibrate(leak, 20.0 if admissible else 0.3, shape=shape, **over)
+    over: dict[str, Any] = {"over": "any-record", "random_state": 0} if allowed else {}
+    noise: Any = fl.calibrate(leak, 20.0 if allowed else 0.3, shape=shape, **over)
     rows = [int(np.argmax(leak.per_example())), 5]
     for row, said in zip(rows, asked(data, noise, rows), strict=True):
         assert reached(data, noise, [row]) == pytest.approx(said, abs=CLOSE)
@@ -226,11 +226,11 @@ def test_warfarin(eta: float, fixed: float, right: float, data_folder: Path) -> 
     assert best_test((fit.theta, covariance(noise)), (there.theta, covariance(anew))) == pytest.approx(said, abs=CLOSE)
     with pytest.raises(fl.InvalidInputError, match=r"made anew without each of 3855 rows.*ask about some"):
         leak.with_noise(noise).membership()
-    assert "presence      not known: its covariance, shape='least-loss'" in leak.with_noise(noise).summary()
+    assert "membership    not known: its covariance, shape='least-loss'" in leak.with_noise(noise).summary()
     assert "membership" not in leak.with_noise(noise).to_frame()
 
 
-@pytest.mark.parametrize("name", ["hessian", "hessian, admissible", "least-loss", "least-loss, admissible"])
+@pytest.mark.parametrize("name", ["hessian", "hessian, any-record", "least-loss", "least-loss, any-record"])
 def test_sets_of_rows_are_left_out_together(name: str) -> None:
     data = made("classes")
     leak = data.leak()
@@ -261,7 +261,7 @@ def test_folded_scales_move_the_shape_too(shape: str) -> None:
     data = folded()
     model = make_pipeline(StandardScaler(), Ridge(alpha=300.0)).fit(data.X, data.y)
     leak = fl.measure(model, data.X, data.y, public="nothing")
-    noise: Any = fl.calibrate(leak, 30.0, "admissible", shape=shape, random_state=0)
+    noise: Any = fl.calibrate(leak, 30.0, "any-record", shape=shape, random_state=0)
     said = ndtr(0.5 * leak.with_noise(noise).membership())
 
     def known(X: Vector, y: Vector) -> tuple[Vector, Vector]:
@@ -287,7 +287,7 @@ def test_upper_bounds_say_so_and_are_not_below(bounded: str, monkeypatch: pytest
     data = folded()
     model = make_pipeline(StandardScaler(), Ridge(alpha=300.0)).fit(data.X, data.y)
     leak = fl.measure(model, data.X, data.y, public="nothing")
-    shaped = leak.with_noise(fl.calibrate(leak, 30.0, "admissible", shape="hessian", random_state=0))
+    shaped = leak.with_noise(fl.calibrate(leak, 30.0, "any-record", shape="hessian", random_state=0))
     person = np.arange(400) // 2
 
     def found() -> Vector:
@@ -303,7 +303,7 @@ def test_upper_bounds_say_so_and_are_not_below(bounded: str, monkeypatch: pytest
     assert "upper bounds" in shaped.summary()
 
 
-@pytest.mark.parametrize("name", ["hessian, admissible", "least-loss", "Posterior"])
+@pytest.mark.parametrize("name", ["hessian, any-record", "least-loss", "Posterior"])
 def test_simulated_attacks_agree_and_curves_without_a_closed_form_are_refused(name: str) -> None:
     data = made("far out")
     noise = NOISES[name](data.leak())
@@ -328,15 +328,15 @@ def test_what_is_no_mu_is_not_added_up(name: str, tmp_path: Path) -> None:
                 ask()
         assert "not known" in both.summary()
         return
-    with pytest.raises(fl.InvalidInputError, match="shaped by the rows themselves"):
+    with pytest.raises(fl.InvalidInputError, match="follows from the rows themselves"):
         fl.compose(shaped, leak)
-    with pytest.raises(fl.InvalidInputError, match="shaped by the rows themselves"):
+    with pytest.raises(fl.InvalidInputError, match="follows from the rows themselves"):
         fl.Ledger(tmp_path / "ledger.json").add(shaped, ids=np.arange(150))
 
 
 def test_noise_that_other_rows_shaped_or_that_was_read_back_is_refused_by_name() -> None:
     data, others = made("far out"), made("weighted")
-    from_others: Any = fl.calibrate(others.leak(), 6.0, "admissible", shape="hessian", random_state=0)
+    from_others: Any = fl.calibrate(others.leak(), 6.0, "any-record", shape="hessian", random_state=0)
     with pytest.raises(fl.InvalidInputError, match=r"shape='hessian'.*calibrate again on this leakage"):
         data.leak().with_noise(from_others).membership()
     kept: Any = fl.calibrate(data.leak(), 0.5, shape="least-loss")
@@ -360,6 +360,6 @@ def test_the_digest_says_that_a_scale_by_the_rows_is_held_fixed() -> None:
     leak = made("far out").leak()
     assert "scale held fixed, though these rows decided it" in leak.with_noise(fl.calibrate(leak, 0.5)).summary()
     assert "held fixed, though these rows decided it" not in leak.with_noise(fl.Gaussian(0.5)).summary()
-    hessian = leak.with_noise(NOISES["hessian, admissible"](leak))
+    hessian = leak.with_noise(NOISES["hessian, any-record"](leak))
     assert "covariance is made anew without the row" in hessian.summary()
     assert "membership" in hessian.to_frame()

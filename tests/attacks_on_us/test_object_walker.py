@@ -149,6 +149,7 @@ PATHS = {"protection/release/procedure.py"}
 CALLERS = {
     "protection/release/release.py": "test_nothing_of_one_row_is_in_a_release_but_the_noisy_parameters",
     "protection/release/private_release.py": "test_the_shell_releases_nothing_else_either",
+    "protection/release/model_numbers.py": "test_the_shell_releases_nothing_else_either",
     "protection/frontier/frontier_candidates.py": "test_a_model_from_a_frontier_holds_nothing_else_either",
     "releasing/files/released_files.py": "test_a_saved_file_holds_nothing_but_noisy_parameters",
 }
@@ -161,6 +162,7 @@ def imports_of(text: str) -> set[tuple[str, str]]:
     return {(node.module or "", alias.name) for node in nodes for alias in node.names}
 
 
+@pytest.mark.long
 def test_every_way_out_is_attacked() -> None:
     source = Path(fl.__file__).parent
     texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}

@@ -177,7 +177,7 @@ ODD: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {
 
 
 def saved(folder: Path, table: pd.DataFrame, in_memory: bool) -> tuple[Any, Any]:
-    """The model and the card that leave, without checksums."""
+    """The model and the model card that leave, without checksums."""
     io = pytest.importorskip("skops.io")
     folder.mkdir()
     table.to_csv(folder / "t.csv", index=False)
@@ -189,6 +189,7 @@ def saved(folder: Path, table: pd.DataFrame, in_memory: bool) -> tuple[Any, Any]
     return io.load(folder / "m.skops", trusted=sorted(trusted_types())), told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "in_memory"),
     # a frame of texts and numbers in one column is refused

@@ -57,19 +57,21 @@ def test_the_number_of_coefficients_does_not_tell_that_one_person_has_a_category
     fitted = [pipeline(OneHotEncoder(**POOLED)).fit(table, Y) for table in (TABLE, ONE)]
     assert [model[-1].coef_.size for model in fitted] == [4, 5]
     for model in fitted:
-        with pytest.raises(fl.UnsupportedModelError, match=r"learned its levels.*rows=\(X, y\)"):
+        with pytest.raises(fl.UnsupportedModelError, match=r"learned its categories.*rows=\(X, y\)"):
             fl.release(model, NOISE)
     assert fl.release(fitted[0], NOISE, rows=(TABLE, Y))[-1].coef_.size == 4
-    with pytest.raises(fl.UnsupportedModelError, match="Column 'city' has rare levels that only 1 of the rows have"):
+    with pytest.raises(
+        fl.UnsupportedModelError, match="Column 'city' has rare categories that only 1 of the rows have"
+    ):
         fl.release(fitted[1], NOISE, rows=(ONE, Y))
 
 
 @pytest.mark.parametrize("encoder", [OneHotEncoder(), OneHotEncoder(handle_unknown="ignore"), OrdinalEncoder()])
 def test_a_category_of_one_person_is_not_named(encoder: Any) -> None:
     model = pipeline(encoder).fit(ONE, Y)
-    with pytest.raises(fl.UnsupportedModelError, match=r"learned its levels.*rows=\(X, y\)"):
+    with pytest.raises(fl.UnsupportedModelError, match=r"learned its categories.*rows=\(X, y\)"):
         fl.release(model, NOISE)
-    with pytest.raises(fl.UnsupportedModelError, match="Column 'city' has a level that only 1 of the rows have"):
+    with pytest.raises(fl.UnsupportedModelError, match="Column 'city' has a category that only 1 of the rows have"):
         fl.release(model, NOISE, rows=(ONE, Y))
     assert fl.release(pipeline(encoder).fit(TABLE, Y), NOISE, rows=(TABLE, Y))[-1].coef_.shape
 
@@ -310,7 +312,8 @@ def test_files_predict_where_this_package_is_not(tmp_path: Path) -> None:
     trusted = sorted(trusted_types())
     program = (
         "import sys; sys.modules['fisherleak'] = None; import pandas, skops.io, numpy; "
-        f"model = skops.io.load('m.skops', trusted=[t for t in skops.io.get_untrusted_types(file='m.skops') if t in {trusted}]); "
+        "model = skops.io.load('m.skops', trusted=[t for t in skops.io.get_untrusted_types(file='m.skops') if t in "
+        f"{trusted}]); "
         "numpy.save('found.npy', model.predict(pandas.read_parquet('people.parquet')))"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path, check=True)

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 import fisherleak as fl
 from cases import Case, make
+from often import often
 
 TRUTH = make("squared", 3, n=60, l2=1e-2)
 ROW = int(np.argmax(TRUTH.leak().per_example()))
@@ -39,9 +40,9 @@ def test_the_attacker_reads_the_cell_off_a_scale_that_rows_decide() -> None:
     assert abs(found - truth) < 1e-9
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", often(range(2)))
 def test_the_attacker_learns_nothing_from_a_scale_on_the_public_grid(seed: int) -> None:
-    how = {"over": "admissible", "bounds": BOUNDS, "random_state": seed}
+    how = {"over": "any-record", "bounds": BOUNDS, "random_state": seed}
     published = scale(TRUTH, **how)
     truth = float(TRUTH.X[CELL])
     same = [scale(with_cell(value), **how) == published for value in truth + np.linspace(-0.1, 0.1, 5)]

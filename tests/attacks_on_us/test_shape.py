@@ -1,6 +1,6 @@
 """An attacker who knows the shape that each candidate would have led to: the limit on both terms holds for him too.
 
-He knows every value but one, that of an admissible row, and compares the densities of a release under two values of it, means
+He knows every value but one, that of a record within the bounds, and compares the densities of a release under two values of it, means
 and covariances alike. For values a small step apart no attacker is right more often than :math:`\\Phi(\\eta\\,\\delta / 2)`.
 """
 
@@ -38,7 +38,7 @@ def test_the_attacker_who_knows_both_shapes_is_right_no_more_often_than_the_limi
     X, y = np.clip(case.X, *BOX), np.clip(case.y, -3.0, 3.0)
     X[7], y[7] = [2.0, -2.0, 2.0], 2.9
     truth = replace(case, X=X, y=y)
-    noise: Any = fl.calibrate(truth.leak(), ETA, "admissible", shape=shape, bounds=BOUNDS, random_state=0)
+    noise: Any = fl.calibrate(truth.leak(), ETA, "any-record", shape=shape, bounds=BOUNDS, random_state=0)
     U = root_of(truth.fit(), X, shape)
     np.testing.assert_allclose(noise.shape, U @ U.T, rtol=1e-6, atol=1e-12)
     step = 0.1 / ETA

@@ -73,6 +73,7 @@ def all_differ(releases: list[Any]) -> None:
         assert (found[k + 1 :] != one).any(axis=1).all()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the system has no fork")
 def test_forked_processes() -> None:
     """With every noise, and by an estimator."""

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
+from fisherleak.engine.prior import path_refits
 from often import often
 
 Vector = NDArray[np.float64]
@@ -139,6 +140,7 @@ def test_bounds_are_above_the_means_and_close_in_larger_tables(
         assert share(spread**2 * mean_over(squares, GRID[::3])) <= exact[row, 2] * (1 + 1e-4)
 
 
+@pytest.mark.long
 def test_a_narrow_peak_is_not_missed() -> None:
     """A belief ten spreads wide, and a row that decides the model where it is far out."""
     X, y = hostile(12)
@@ -211,3 +213,42 @@ def test_labels_of_the_squared_loss_have_the_share_of_their_eta() -> None:
             fit = fl.minimise(X, np.maximum(z, 0.0), loss, l2=0.05, intercept=True)
             etas.append(float(fl.measure(fit, X, np.maximum(z, 0.0), noise=fl.Gaussian(1.0)).per_label()[4]) ** 2)
         assert found[4] == pytest.approx(np.sqrt(mean_over(np.array(etas), GRID[::3])), rel=0.05)
+
+
+@pytest.mark.parametrize(("intercept", "weighted"), [(True, False), (False, False), (True, True)])
+def test_fewer_rows_than_features_are_refitted_in_the_span_of_the_rows(
+    intercept: bool, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same shares as with all parameters: with columns of zeros and copied ones too, and where scales move."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(6, 14)) * rng.uniform(0.5, 3.0, 14)
+    X[:, 3], X[:, 5] = 0.0, X[:, 4]
+    y = np.arange(6) % 2.0
+    own = {"sample_weight": rng.uniform(0.5, 2.0, 6)} if weighted else {}
+    fit = fl.minimise(X, y, "logistic", l2=0.05, intercept=intercept, **own)
+    leak = fl.measure(fit, X, y, noise=fl.Gaussian(0.1))
+    stated = leak.revealed()
+    monkeypatch.setattr(path_refits, "NARROW", np.inf)
+    np.testing.assert_allclose(stated, leak.revealed(), rtol=1e-6)
+
+
+def test_paths_have_a_parameter_for_each_row_where_features_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And behind a scaler, whose scales the value moves."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(6, 14)) * rng.uniform(0.5, 3.0, 14)
+    y = np.arange(6) % 2
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=2.0)).fit(X, y)
+    leak = fl.measure(model, X, y, noise=fl.Gaussian(0.1))
+    sizes: list[int] = []
+    minima = path_refits._minima
+
+    def seen(moved: Any) -> Any:
+        sizes.append(moved.paths.theta.size)
+        return minima(moved)
+
+    monkeypatch.setattr(path_refits, "_minima", seen)
+    stated = leak.revealed()
+    assert set(sizes) == {6 + 1 + 1}
+    monkeypatch.setattr(path_refits, "NARROW", np.inf)
+    np.testing.assert_allclose(stated, leak.revealed(), rtol=1e-6)
+    assert 14 + 1 in sizes

@@ -22,9 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
-from fisherleak.engine.noise.calibrated import FOR_ANYONE, HESSIAN, Calibration
+from fisherleak.engine.changes.remade_covariance import linear_part
+from fisherleak.engine.noise.calibration_record import FOR_ANYONE, HESSIAN, Calibration
 from fisherleak.leakage.shares import rms_etas
-from fisherleak.protection.data_dependent.hessian_shape import linear_part, own_shape
+from fisherleak.protection.data_dependent.hessian_shape import own_shape
 from fisherleak.protection.data_dependent.least_loss_for_any_record import shape_for_anyone
 
 Vector = NDArray[np.float64]
@@ -277,7 +278,7 @@ def test_calibrated_noise_of_least_loss_follows_the_gram_matrix_alone() -> None:
     found = []
     for hostile in (False, True):
         X, y = table(40, hostile)
-        noise = fl.calibrate(measured(X, y), 30.0, over="admissible", shape="least-loss", bounds=bounds)
+        noise = fl.calibrate(measured(X, y), 30.0, over="any-record", shape="least-loss", bounds=bounds)
         assert isinstance(noise, fl.Gaussian)
         G = gram(X, 40 * L2)
         M = G @ np.asarray(noise.shape) @ G
@@ -292,5 +293,5 @@ def test_noise_that_follows_the_most_exposed_rows_is_refused_by_name(shape: str)
     leak = measured(X, y)
     noise = fl.calibrate(leak, 1.0, over="max", shape=shape)
     for each in (noise, noise.rescaled(2.0), copy.deepcopy(noise), copy.deepcopy(noise.rescaled(2.0))):
-        with pytest.raises(fl.FisherleakError, match=r"share of a value.*over='admissible'"):
+        with pytest.raises(fl.FisherleakError, match=r"share of a value.*over='any-record'"):
             leak.with_noise(each).revealed()

@@ -60,6 +60,6 @@ def test_queries_are_answered_as_a_released_model_answers_them(tmp_path: Path) -
     for features in found[1:]:
         np.testing.assert_array_equal(features, found[0])
     with pytest.raises(
-        fl.InvalidInputError, match=r"Column 'city' of queries\.parquet has a level that the table lacks"
+        fl.InvalidInputError, match=r"Column 'city' of queries\.parquet has a category that the table lacks"
     ):
         query_features(own.design, read_table(path))

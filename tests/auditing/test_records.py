@@ -102,6 +102,7 @@ def test_an_option_that_is_not_there_is_refused_before_anything_is_read(tmp_path
         audit(tmp_path / "nothing.csv", Settings("y"), noise=fl.Laplace(1.0), eta=1.0)
 
 
+@pytest.mark.long
 def test_the_audit_runs_the_attacks_and_times_them(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     result = audit(people[["age", "weight", "city", "sick"]], Settings("sick"), draws=4)
     assert {outcome.attribute for outcome, _ in result.attacked.outcomes} == {"city", "sick"}

@@ -77,13 +77,20 @@ def test_fields_of_people_are_written_only_for_people() -> None:
     assert person.label == "Ann"
 
 
+@pytest.mark.long
 def test_what_earlier_versions_did_not_write_is_filled() -> None:
     made = sample.summary()
-    for name in ("label", "people", "told_apart", "policy", "membership", "next"):
+    for name in ("label", "people", "distinguishable", "policy", "membership", "next"):
         del made[name]
     del made["model"]["public"]
     found = read_summary(made)
-    assert (found.label, found.people, found.told_apart, found.policy, found.membership) == (None, None, (), None, None)
+    assert (found.label, found.people, found.distinguishable, found.policy, found.membership) == (
+        None,
+        None,
+        (),
+        None,
+        None,
+    )
     assert (found.noise.kind, found.model.public, found.next.note) == ("Gaussian", "preprocessing", "")
     assert (found.values, found.number_measured) == (found.attributes, made["data"]["train_rows"])
     assert read_summary(found) is found
@@ -106,3 +113,52 @@ def test_keys_that_are_not_known_are_left_out() -> None:
 def test_what_cannot_be_read_is_refused_by_name(place: str, value: Any, said: str) -> None:
     with pytest.raises(fl.InvalidInputError, match=said):
         read_summary(sample.summary() | {place: value})
+
+
+def test_one_other_measure_of_earlier_files_is_a_list_of_one() -> None:
+    made = sample.summary()
+    curve = {
+        name: made["tradeoff"][name] for name in ("metric", "label", "higher_is_better", "without_noise", "baseline")
+    }
+    made["tradeoff"]["also"] = curve | {"points": made["tradeoff"]["points"]}
+    (other,) = read_summary(made).tradeoff.also
+    assert (other.metric, len(other.points)) == (curve["metric"], len(made["tradeoff"]["points"]))
+
+
+def as_schema_1(made: Any, kind: type[Record] = Summary) -> Any:
+    """JSON of a summary with the names that fields had in schema 1."""
+    if isinstance(made, list):
+        return [as_schema_1(each, kind) for each in made]
+    before = {now: old for old, now in kind.renamed.items()}
+    hints = get_type_hints(kind)
+    done = {}
+    for name, value in made.items():
+        held = (
+            [part for part in (hints[name], *get_args(hints[name])) if isinstance(part, type)] if name in hints else []
+        )
+        inner = next((part for part in held if issubclass(part, Record)), None)
+        done[before.get(name, name)] = value if inner is None or value is None else as_schema_1(value, inner)
+    return done
+
+
+def test_summaries_of_schema_1_are_read() -> None:
+    now = sample.summary()
+    now["diagnostics"]["seconds"] = {"fit": 1.0, "membership": 2.0}
+    earlier = as_schema_1(now) | {"schema": "fisherleak.summary/1"}
+    earlier["diagnostics"]["seconds"] = {"fit": 1.0, "presence": 2.0}
+    now["prices"] = {"over": "any-record"}
+    earlier["prices"] = {"over": "admissible"}
+    text = json.dumps(earlier)
+    for old in ("told_apart", "right_max", "right", "constant", "levels", "presence"):
+        assert f'"{old}"' in text
+    assert read_summary(earlier) == read_summary(now)
+
+
+def test_fields_have_their_old_names_too_with_a_warning() -> None:
+    found: Any = read_summary(sample.summary())
+    with pytest.warns(FutureWarning, match="`told_apart` of Summary is called `distinguishable` now"):
+        assert found.told_apart is found.distinguishable
+    with pytest.warns(FutureWarning, match="`baseline` now"):
+        assert found.tradeoff.constant == found.tradeoff.baseline
+    with pytest.raises(AttributeError, match="'Summary' object has no attribute 'membersip'"):
+        _ = found.membersip

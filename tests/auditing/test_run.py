@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 
 import fisherleak as fl
 from fisherleak._support.arrays import is_lazy
-from fisherleak.auditing.run import Settings, audit
+from fisherleak.auditing.run import audit
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import from_frame, read_table
 from fisherleak.tables.read import parquet
 from fisherleak.training.pipelines import pipeline_of, standard_noise
-from fisherleak.training.trained_model import train
+from fisherleak.training.trained_model import Settings, train
 from report.test_summarise import check_summary
 from visits import LITTLE, assert_same, people, without_times, write
 
@@ -69,6 +69,7 @@ def test_row_figures_do_not_depend_on_units(frame: Any) -> None:
     assert largest[0] == pytest.approx(64 * largest[1])
 
 
+@pytest.mark.long
 def test_noise_is_given_calibrated_or_the_least_that_reveals_a_tenth(frame: Any) -> None:
     settings = Settings("sick")
     free = audit(frame, settings, draws=4, attacks=False)
@@ -109,6 +110,7 @@ def test_figures_are_the_same_wherever_the_rows_are(folder: Path, tmp_path: Path
             np.testing.assert_allclose(frames[1][name], frames[0][name], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "PART_BYTES", 60_000)
     table = people(3_000)
@@ -123,6 +125,7 @@ def test_a_table_in_one_file_is_read_in_parts_too(tmp_path: Path, monkeypatch: p
         np.testing.assert_allclose(result.eta.compute(), results[0].eta, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_files_may_differ_in_types_that_hold_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     n = 300
@@ -165,11 +168,11 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
     x = rng.normal(size=1_600)
     again = np.arange(1_600) % 400
     table = pandas.DataFrame(
-        {"x": x, "k": k, "case_no": again, "patient_id": again, "y": x + k + rng.normal(size=1_600)}
+        {"x": x, "k": k, "sample_no": again, "patient_id": again, "y": x + k + rng.normal(size=1_600)}
     )
     table.to_parquet(tmp_path / "one.parquet")
     whole = audit(tmp_path / "one.parquet", Settings("y", held_out=0.0), draws=4, attacks=False)
-    assert [f.name for f in whole.design.features] == ["x", "k", "case_no"]
+    assert [f.name for f in whole.design.features] == ["x", "k", "sample_no"]
     for files in (4, 37):
         write(table, tmp_path / str(files), files)
         for room in (None, LITTLE):
@@ -178,11 +181,11 @@ def test_figures_do_not_depend_on_how_a_table_is_cut(tmp_path: Path) -> None:
                 (f.name, f.scale) for f in whole.design.features
             ]
             assert result.noise.scale == pytest.approx(whole.noise.scale, rel=1e-9)
-    other = table.assign(case_no=rng.permutation(1_600), patient_id=rng.permutation(1_600))
+    other = table.assign(sample_no=rng.permutation(1_600), patient_id=rng.permutation(1_600))
     write(other, tmp_path / "ids")
     for room in (None, LITTLE):
         result = audit(tmp_path / "ids", Settings("y"), room, draws=4, attacks=False)
-        assert [f.name for f in result.design.features] == ["x", "k"]
+        assert [f.name for f in result.design.features] == ["x", "k", "sample_no"]
 
 
 @pytest.mark.long
@@ -203,6 +206,7 @@ def test_files_at_an_address(folder: Path) -> None:
         read_table("nosuchprotocol://x/*.parquet")
 
 
+@pytest.mark.long
 def test_the_checksum_of_a_folder_is_that_of_sha256sum(folder: Path) -> None:
     result = audit(folder, Settings("cost"), draws=4, attacks=False)
     files = [f"part-{k}.parquet" for k in range(11)]
@@ -237,11 +241,12 @@ def test_an_attacker_that_fails_stops_no_audit(monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: Any, **__: Any) -> Any:
         raise ValueError("a learner of its own mind")
 
-    monkeypatch.setattr("fisherleak.attacks.ideal.Ideal.guess", fail)
+    monkeypatch.setattr("fisherleak.attacks.population_attacker.Ideal.guess", fail)
     result = audit(table, Settings("y", categories=("b",)), attributes=["b"], draws=4)
     assert any("no model, other columns attack on 'b' failed (ValueError)" in note for note in result.attacked.notes)
 
 
+@pytest.mark.long
 def test_a_pipeline_with_pooled_levels_is_the_model_and_takes_any_level_for_a_pooled_one() -> None:
     rng = np.random.default_rng(0)
     state = np.array([f"S{k:02d}" for k in np.minimum(np.arange(900) % 90, 59)], dtype=object)

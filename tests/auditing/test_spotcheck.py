@@ -13,9 +13,9 @@ pytest.importorskip("pandas")
 import pandas
 
 from fisherleak.auditing import spotcheck
-from fisherleak.auditing.run import Settings, audit
+from fisherleak.auditing.run import audit
 from fisherleak.tables import from_frame
-from fisherleak.training.trained_model import train
+from fisherleak.training.trained_model import Settings, train
 
 CASES = [("income", "linear", 1e-2), ("income", "linear", 0.0), ("sick", "logistic", 1e-2), ("visits", "poisson", 1e-3)]
 

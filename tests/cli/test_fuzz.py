@@ -20,7 +20,7 @@ pytest.importorskip("pandas")
 
 import pandas
 
-from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures
+from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures
 from fisherleak.cli import main
 from report.test_summarise import check_summary
 
@@ -185,6 +185,7 @@ def test_any_table_gets_an_answer_or_a_sentence(case: Any) -> None:
         check_answer(case)
 
 
+@pytest.mark.long
 @given(command_lines())
 @settings(max_examples=3)
 def test_attacks_on_any_table_too(case: Any) -> None:
@@ -207,7 +208,9 @@ def test_five_thousand_tables(part: int, monkeypatch: pytest.MonkeyPatch) -> Non
     statuses: list[int] = []
     if part > 0:
         monkeypatch.setattr("fisherleak.engine.prior.mean_squares.WORK", 2**12)
-        monkeypatch.setattr("fisherleak.auditing.run.presence_of", lambda *_: PresenceFigures(note="Not measured."))
+        monkeypatch.setattr(
+            "fisherleak.auditing.run.membership_figures", lambda *_: MembershipFigures(note="Not measured.")
+        )
 
     @seed(part)
     @given(command_lines(), st.booleans())

@@ -41,6 +41,14 @@ def too_long(text: str) -> list[str]:
     return [line for line in lines if len(line.rstrip()) > 80 and not line.startswith(COPIED)]
 
 
+def long_sentences(text: str) -> list[str]:
+    """Sentences of more than 25 words; lines of tables, bars and commands are none."""
+    plain = [line for line in text.split("\n") if not re.search(r"\x1b|#|^    fisherleak |\S {2,}\S.* {2,}\S", line)]
+    blocks = re.split(r"\n(?=\S|  - |  \S)", "\n".join(plain))
+    found = [each for block in blocks for each in re.split(r"(?<=[.!?:;])\s+(?=[A-Z'\"])", " ".join(block.split()))]
+    return [each for each in found if len(each.split()) > 25]
+
+
 @pytest.mark.usefixtures("terminal")
 def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,6 +70,7 @@ def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, m
         ("audit", *table, *limits, "--balance", "--draws", "4"),
         ("release", *table, "--eta", "1e3", "--out", "m.skops", "--ledger", "spent.ledger", "--limit", "1e6"),
         ("verify", "m.skops"),
+        ("predict", "m.skops", "people.csv"),
         ("ledger", "spent.ledger", "people.csv"),
         ("attack", "people.csv", "--released", "m.skops", "--attribute", "age", "--quick"),
         ("answers", *table[:1], "people.csv", *table[1:], "--noise", "0.5"),
@@ -71,6 +80,20 @@ def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, m
         assert done.status == (1 if line[0] == "audit" else 0), done.err
         assert len(done.out) > 60
         assert too_long(done.out) == [], line[0]
+        assert line[0] == "predict" or len(done.out.rstrip("\n").split("\n")) <= 24, line[0]
+        assert line[0] in ("predict", "audit") or long_sentences(done.out) == [], line[0]  # test_digest has audits
+
+
+def test_verify_begins_with_its_verdict(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.skops"
+    assert fisherleak("release", people, "--target", "sick", "--noise", "0.5", "--out", model, "--quiet").status == 0
+    assert fisherleak("verify", model).out.startswith("Verified.\n")
+    assert "can compute its digest again" not in fisherleak("verify", model).out
+    assert "can compute its digest again" in fisherleak("verify", model, "-v").out
+    model.write_bytes(model.read_bytes() + b"x")
+    done = fisherleak("verify", model)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("fisherleak: Not verified: ")
 
 
 def test_paragraphs_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,9 +116,9 @@ def test_numbers_have_one_style(capsys: pytest.CaptureFixture[str]) -> None:
     summary = json.loads(REPORT.read_text(encoding="utf-8"))
     summary["attributes"][0] |= {"error_least": 27_460.2, "error_typical": 5.6e7, "spread": 7_365.4}
     summary["groups"][0]["count"] = 15_358
-    summary["tradeoff"] |= {"constant": -0.0022}
+    summary["tradeoff"] |= {"baseline": -0.0022}
     show_audit(summary)
     said = capsys.readouterr().out
-    for number in ("± 27,500", "± 5.6 × 10⁷", "7,370", "15,358", "−0.0022 for a constant"):
+    for number in ("± 27,500", "± 5.6 × 10⁷", "7,370", "15,358", "−0.0022 for the baseline"):
         assert number in said
     assert re.search(r"\de[+-]\d", said) is None

@@ -59,7 +59,7 @@ def test_beside_a_document_it_is_said_on_standard_error(fisherleak: Command, vis
 def test_refusals_of_shapes_name_options(fisherleak: Command, visits: Path, tmp_path: Path) -> None:
     line = ("release", visits, "--target", "age", "--l2", "1", "--out", tmp_path / "m.skops")
     uncounted = ("--eta", "1", "--shape", "least-loss", "--over", "max", "--ledger", tmp_path / "l.json")
-    for more in (("--eta", "1e-9", "--shape", "hessian", "--over", "admissible"), uncounted):
+    for more in (("--eta", "1e-9", "--shape", "hessian", "--over", "any-record"), uncounted):
         done = fisherleak(*line, *more)
         assert done.status == 2
         assert "--shape isotropic" in done.err, done.err
@@ -73,7 +73,7 @@ def test_of_many_columns_the_most_exposed_are_listed_and_the_others_counted(
     table = pandas.DataFrame(rng.normal(size=(40, 103)).round(3), columns=[f"gene{j}" for j in range(103)])
     table["y"] = rng.normal(size=40).round(3)
     table.to_csv(tmp_path / "genes.csv", index=False)
-    shown = fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks").out
+    shown = fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks", "-v").out
     listed = shown[shown.index("Columns, in their own units") : shown.index("Share of a value")].splitlines()
     assert sum(line.startswith("gene") for line in listed) == 100
     assert "  and 3 more, less exposed ones (--json and --out tell all)" in listed

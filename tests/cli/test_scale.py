@@ -72,6 +72,7 @@ def test_bad_files_are_named(folder: Path, tmp_path: Path, fisherleak: Command) 
     assert "part-1.parquet is a damaged Parquet file" in done.err
 
 
+@pytest.mark.long
 def test_what_needs_all_rows_says_so(folder: Path, fisherleak: Command, tmp_path: Path) -> None:
     base = ("audit", folder, "--target", "ill", "--draws", 4)
     for option in (("--attribute", "city"), ("--balance",)):

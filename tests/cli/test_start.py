@@ -18,7 +18,7 @@ import pandas
 import pytest
 
 from fisherleak.cli import COMMANDS, app, main
-from fisherleak.cli._complete import MODELS
+from fisherleak.cli._complete import METRICS, MODELS
 from fisherleak.reproduce import ITEMS, NAMES
 from fisherleak.tables.read.header import header_of
 from fisherleak.training.model_kinds import KINDS
@@ -73,9 +73,16 @@ def test_help_and_version_load_no_library(line: list[str], of_parser: set[str]) 
     assert not packages & (HEAVY - of_parser)
 
 
-@pytest.mark.parametrize(
-    "line", ["audit no.csv --target y", "attack no.csv --target y --attribute a", "verify no.skops"], ids=str
-)
+MISSING = [
+    "audit no.csv --target y",
+    "attack no.csv --target y --attribute a",
+    "verify no.skops",
+    "ledger no.json no.csv",
+    "ledger no.json --carry-to new.json",
+]
+
+
+@pytest.mark.parametrize("line", MISSING)
 def test_a_missing_file_is_said_before_any_library_is_loaded(line: str, of_parser: set[str]) -> None:
     assert not run(*line.split(), refused="does not exist")[1] & (HEAVY - of_parser)
 
@@ -89,6 +96,7 @@ def test_the_entry_point_loads_not_even_the_parser() -> None:
 
 def test_lists_that_are_shown_are_those_that_are_used() -> None:
     assert ("auto", *(kind.name for kind in KINDS)) == MODELS
+    assert {metric.name.replace("_", "-") for kind in KINDS for metric in kind.metrics} == set(METRICS)
     assert {name: item.name for name, item in ITEMS.items()} == {name: name for name in NAMES}
 
 
@@ -156,6 +164,7 @@ def test_completion_loads_no_library(shell: Command, table: Path, of_parser: set
 def test_choices(shell: Command, completed: Command) -> None:
     assert completed(shell("audit", "t.csv", "--model", "")) == list(MODELS)
     assert completed(shell("audit", "t.csv", "--decimal", "")) == [".", ","]
+    assert completed(shell("audit", "t.csv", "--metric", "a")) == ["auc", "accuracy"]
     assert completed(shell("reproduce", "figure1", "figure")) == [f"figure{k}" for k in range(2, 8)]
     assert "all" in completed(shell("reproduce", ""))
     assert {word.partition('"')[0] for word in completed(shell(""))} == set(NAMES_OF_COMMANDS)
@@ -176,6 +185,13 @@ def test_columns_of_the_table_on_the_line(command: str, option: str, table: Path
     assert completed(zsh(command, "--seed", "3", table.name, "--drop", "age", option, "")) == names
     assert completed(zsh(command, table.name, f"{option}=s")) == ["sick"]
     assert completed(bash(command, "./t.csv", option, "")) == ["age", r"body\ mass", r"\$x\;y", "sick"]
+
+
+def test_columns_are_those_of_the_table_behind_the_model(table: Path, completed: Command) -> None:
+    (table.parent / "m.skops").write_text("no,table\n1,2\n")
+    assert completed(zsh("predict", "m.skops", table.name, "--id", "")) == ["age", "body mass", r"\$x;y", "sick"]
+    assert completed(zsh("predict", "--key", "k.pem", "m.skops", table.name, "--id=s")) == ["sick"]
+    assert completed(zsh("predict", "m.skops", "--id", "")) == []
 
 
 @pytest.mark.parametrize(
@@ -321,6 +337,7 @@ def test_what_should_not_happen_shows_where(fisherleak: Command, people: Path, m
     assert "\x1b" not in done.err
 
 
+@pytest.mark.long
 def test_the_switch_changes_nothing_else(fisherleak: Command, people: Path) -> None:
     line = ["audit", people, "--target", "sick", "--no-attacks", "--draws", "2"]
     plain, debug = fisherleak(*line), fisherleak("--debug", *line)

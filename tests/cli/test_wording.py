@@ -52,7 +52,7 @@ def test_arguments_become_options(sentence: str, told: str) -> None:
 
 def test_the_help_names_every_kind_of_model(fisherleak: Command) -> None:
     assert f"auto (default), {', '.join(kind.name for kind in KINDS[:-1])} or {KINDS[-1].name}." in " ".join(
-        fisherleak("audit", "--help").out.split()
+        fisherleak("audit", "--help-all").out.split()
     )
 
 
@@ -74,12 +74,19 @@ def test_only_sentences_are_reworded() -> None:
 
 def test_every_option_is_one_of_a_command(fisherleak: Command) -> None:
     helped = " ".join(
-        fisherleak(command, "--help").out
+        fisherleak(command, "--help-all").out
         for command in ("answers", "audit", "release", "verify", "attack", "reproduce")
     )
     assert set(OPTIONS.values()) <= set(re.findall(r"--[a-z0-9-]+", helped))
     arguments = {item.name for record in (Settings, Plan) for item in fields(record)}
-    assert arguments - set(OPTIONS) == {"noise_note", "attacks", "rare", "intercept_l2", "unconfirmed"}
+    assert arguments - set(OPTIONS) == {
+        "noise_note",
+        "rare",
+        "intercept_l2",
+        "unconfirmed",
+        "covariance",
+        "scale_rule",
+    }
 
 
 @pytest.mark.parametrize(
@@ -125,6 +132,7 @@ def texts(tree: ast.AST) -> Iterator[ast.Constant]:
             yield node
 
 
+@pytest.mark.long
 def test_the_library_does_not_speak_command_line() -> None:
     for path in sorted(ROOT.rglob("*.py")):
         if path.relative_to(ROOT).parts[0] in ("cli", "reproduce"):

@@ -31,7 +31,7 @@ MODELS: dict[str, Any] = {
 
 
 def everything(leak: fl.Leakage) -> dict[str, Any]:
-    """Each number that can be asked for, split by its unit: of the features, of the label, of presence."""
+    """Each number that can be asked for, split by its unit: of the features, of the label, of membership."""
     names = leak.attributes
     features = {
         "cells": leak.per_cell(),
@@ -41,7 +41,7 @@ def everything(leak: fl.Leakage) -> dict[str, Any]:
         "first": leak.of(GROUPS == 0, names),
         "scale": fl.calibrate(leak, eta=1.0, attributes=names).scale,
     }
-    return {"features": features, "labels": leak.per_label(), "presence": leak.membership(1e-8)}
+    return {"features": features, "labels": leak.per_label(), "membership": leak.membership(1e-8)}
 
 
 SIDES = (1 / BIG, BIG)
@@ -60,7 +60,7 @@ def test_units_at_their_limits_change_etas_by_known_powers(loss: str, unit: floa
     for name, value in found["features"].items():
         np.testing.assert_allclose(value * unit, ordinary["features"][name], rtol=1e-8, err_msg=name)
     np.testing.assert_allclose(found["labels"] * label, ordinary["labels"], rtol=1e-8)
-    np.testing.assert_allclose(found["presence"], ordinary["presence"], rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(found["membership"], ordinary["membership"], rtol=1e-6, atol=1e-10)
 
 
 @pytest.mark.parametrize("unit", [1 / BIG, BIG])
@@ -174,7 +174,7 @@ def test_one_label_of_1e15_in_a_gamma_fit(l2: float) -> None:
     for name, value in one["features"].items():
         np.testing.assert_allclose(value, two["features"][name], rtol=1e-7, err_msg=name)
     np.testing.assert_allclose(one["labels"] * 1024.0, two["labels"], rtol=1e-7)
-    np.testing.assert_allclose(one["presence"], two["presence"], rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(one["membership"], two["membership"], rtol=1e-6, atol=1e-10)
 
 
 def test_labels_far_from_zero_are_right_or_refused() -> None:

@@ -60,7 +60,7 @@ class Logistic:
         return np.asarray(np.sum(-u - 2.0 * np.log1p(np.exp(-u)) - math.log(self.scale), axis=-1))
 
     def record(self) -> dict[str, Any]:
-        return {"kind": "Logistic", "scale": self.scale}
+        return {"kind": "Own", "scale": self.scale}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Logistic:
@@ -74,9 +74,9 @@ def made(kind: str, scale: float) -> fl.Noise:
 @pytest.fixture
 def logistic() -> Iterator[type[Logistic]]:
     """One file and one list: the class above, and its name in NOISES while a test runs."""
-    fl.NOISES["Logistic"] = Logistic
+    fl.NOISES["Own"] = Logistic
     yield Logistic
-    del fl.NOISES["Logistic"]
+    del fl.NOISES["Own"]
 
 
 CASES: dict[str, Any] = {name: made(name, 0.3) for name in fl.NOISES} | {
@@ -332,7 +332,7 @@ def test_without_a_seed_the_law_is_the_same(noise: Any) -> None:
     assert correlations[0] == pytest.approx(correlations[1], abs=0.05)
 
 
-@pytest.mark.parametrize("kind", [*fl.NOISES, "Logistic"])
+@pytest.mark.parametrize("kind", [*fl.NOISES, "Own"])
 def test_a_noise_from_a_list_goes_all_the_way(kind: str, logistic: type[Logistic]) -> None:
     """Measure, calibrate, release, attack: nothing else has to know the noise."""
     rng = np.random.default_rng(0)

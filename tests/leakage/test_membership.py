@@ -1,4 +1,4 @@
-"""Presence: what a leakage says of rows that may or may not be in the data."""
+"""Membership: what a leakage says of rows that may or may not be in the data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LASTS = [
 @pytest.mark.parametrize("n", [30, 160])
 @pytest.mark.parametrize(("last", "loss"), LASTS, ids=[loss for _, loss in LASTS])
 def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, weighted: bool) -> None:
-    """Against fits of scaler and model without the row, n l2 as it was; one value of a column is far out.
+    """Against fits of scaler and model without the row, alpha or C as it was; one value of a column is far out.
 
     A row that moves a scale or a centre on its public grid is told for certain.
     """
@@ -74,7 +74,10 @@ def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, 
         mean = omega @ X[rest] / omega.sum()
         scales = np.sqrt(omega @ (X[rest] - mean) ** 2 / omega.sum())
         own = None if weights is None else omega
-        other = minimise_scaled(X[rest], labels[rest], loss, n * fit.l2 / (n - 1), own, True, scales)
+        kept = 1.0  # of n l2, which is alpha times the sum of weights for Poisson
+        if loss == "poisson":
+            kept = 1 - 1 / n if weights is None else omega.sum() / weights.sum()
+        other = minimise_scaled(X[rest], labels[rest], loss, kept * n * fit.l2 / (n - 1), own, True, scales)
         units = [public_units(*pair) for pair in zip(mean, scales, strict=True)]
         told = np.array([scale for _, scale in units]) != np.diag(folding.frame)[:3]
         told |= np.array([centre for centre, _ in units]) != folding.frame[3, :3]
@@ -83,7 +86,7 @@ def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, 
     np.testing.assert_allclose(found[::3], expected, rtol=2e-8)
     shaped = leak.with_noise(fl.Gaussian(0.3, folding.frame.T @ folding.frame + np.eye(4)))
     assert np.isfinite(shaped.membership(1e-8)).all()
-    assert "presence      the best attacker" in leak.summary()
+    assert "membership    the best attacker" in leak.summary()
 
 
 def test_scales_that_are_order_statistics_are_refused_by_name() -> None:
@@ -108,7 +111,7 @@ def test_squares_of_independent_releases_add_up() -> None:
     np.testing.assert_allclose(
         fl.compose(first, first).membership(1e-8), np.sqrt(2) * first.membership(1e-8), rtol=1e-12
     )
-    assert "presence" in both.summary()
+    assert "membership" in both.summary()
 
 
 def test_noise_divides_it() -> None:
@@ -125,7 +128,7 @@ def test_noise_that_is_not_normal_is_refused() -> None:
     with pytest.raises(fl.InvalidInputError, match="got Laplace"):
         fl.compose(leak.with_noise(fl.Gaussian(1.0)), leak).membership(1e-8)
     assert "membership" not in leak.to_frame()
-    assert "presence      not measured: the best test" in leak.summary()
+    assert "membership    not measured: the best test" in leak.summary()
 
 
 def test_the_tolerance_is_a_number_above_zero() -> None:
@@ -186,4 +189,4 @@ def test_lazy_rows_of_other_losses_are_refused_by_name() -> None:
     with pytest.raises(fl.InvalidInputError, match="Dask rows with the squared loss only, and the loss is logistic"):
         leak.membership(1e-8)
     assert "membership" not in leak.to_frame()
-    assert "presence      not measured here" in leak.summary()
+    assert "membership    not measured here" in leak.summary()

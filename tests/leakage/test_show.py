@@ -60,5 +60,5 @@ def test_plot_draws_every_group_and_its_mean(leak: fl.Leakage) -> None:
     assert len(ax.lines) == 2
     assert sum(patch.get_height() for patch in ax.patches) == 30
     assert leak.plot(ax=ax) is ax
-    with pytest.raises(fl.InvalidInputError, match="groups must have one label for each of the 30 rows"):
+    with pytest.raises(fl.InvalidInputError, match="groups or person must have one label for each of the 30 rows"):
         leak.plot([1, 2])

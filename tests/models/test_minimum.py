@@ -208,6 +208,7 @@ def test_ordinary_models_of_adult_are_measured_and_others_data_refused(data_fold
             fl.measure(model, X.iloc[rows].reset_index(drop=True), y[rows])
 
 
+@pytest.mark.long
 def test_ordinary_models_of_two_classes_of_doses_are_measured(data_folder: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv(data_folder / "iwpc" / "iwpc-scaled.csv")

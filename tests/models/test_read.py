@@ -102,7 +102,7 @@ CASES: list[tuple[str, str]] = [
     ("fl.release(fl.IRFIL(lm.Ridge(), n_iter=1).fit(T[NUMBERS], Y), fl.Gaussian(1.0))", "IRFIL is not supported: pass its estimator_"),
     ("fl.release(RandomForestClassifier(3).fit(T[NUMBERS], B), fl.Gaussian(1.0))", "RandomForestClassifier is not supported"),
     ("fl.release(MODEL, fl.Gaussian(1.0, np.eye(2)))", "shape must cover the 6 released parameters; got 2"),
-    ("fl.PrivateRelease(lm.Ridge(), over='group').fit(T[NUMBERS], Y)", "over must be one of admissible, max, mean, dataset; got 'group'"),
+    ("fl.PrivateRelease(lm.Ridge(), over='group').fit(T[NUMBERS], Y)", "over must be one of any-record, max, mean, dataset; got 'group'"),
     ("fl.PrivateRelease(lm.Ridge(), over='dataset', attributes=['age']).fit(T[NUMBERS], Y)", "cannot be given with over='dataset'"),
     ("fl.IRFIL(lm.Ridge()).fit(T[NUMBERS], Y, sample_weight=-WEIGHTS)", "sample_weight must be finite and zero or more"),
     # values
@@ -112,7 +112,7 @@ CASES: list[tuple[str, str]] = [
         "fl.measure(pipe(SimpleImputer(strategy='most_frequent', add_indicator=True)).fit(GAPS[NUMBERS], Y), GAPS[NUMBERS], Y)",
         "filled 2 missing values",
     ),
-    ("fl.measure(MODEL, UNSEEN, Y)", "Found unknown categories"),
+    ("fl.measure(MODEL, UNSEEN, Y)", "a column of it holds values that this step does not take"),
     ("fl.measure(pipe(ColumnTransformer([('c', pre.TargetEncoder(), ['vkorc1'])])).fit(T, Y), T, Y)", "TargetEncoder is not supported"),
     ("fl.measure(pipe(pre.QuantileTransformer(n_quantiles=20)).fit(T[NUMBERS], Y), T[NUMBERS], Y)", "QuantileTransformer is not supported"),
     ("fl.measure(pipe(pre.FunctionTransformer(np.log)).fit(T[NUMBERS], Y), T[NUMBERS], Y)", "with a function of its own"),

@@ -116,8 +116,8 @@ def test_values_small_against_their_terms_are_computed_without_squares(monkeypat
         seen = fl.nn.on(lambda x, mix=mix: torch.tanh(x @ mix), X)
         leak: Any = fl.measure(softmax(seen.features, y), seen, y)
         found = leak.per_example(), leak.map()
-        monkeypatch.setattr("fisherleak.nn.through.CANCELLED", 1e30)
-        monkeypatch.setattr("fisherleak.nn.through.CANCELLED_BY_PRODUCTS", 1e30)
+        monkeypatch.setattr("fisherleak.nn.information_through_network.CANCELLED", 1e30)
+        monkeypatch.setattr("fisherleak.nn.information_through_network.CANCELLED_BY_PRODUCTS", 1e30)
         np.testing.assert_allclose(leak.per_example(), found[0], rtol=1e-9)
         np.testing.assert_allclose(leak.map(), found[1], rtol=1e-9)
         monkeypatch.undo()
@@ -129,10 +129,10 @@ def test_the_way_of_a_gpu_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     seen = fl.nn.on(module, X)
     leak: Any = fl.measure(softmax(seen.features, y), seen, y)
     found = [leak.per_example(label=label) for label in (True, False)]
-    monkeypatch.setattr("fisherleak.nn.through.on_accelerator", lambda x: True)
+    monkeypatch.setattr("fisherleak.nn.information_through_network.on_accelerator", lambda x: True)
     for label, expected in zip((True, False), found, strict=True):
         np.testing.assert_allclose(leak.per_example(label=label), expected, rtol=1e-9)
-    monkeypatch.setattr("fisherleak.nn.through.WANTED", -1.0)  # no row is settled by products
+    monkeypatch.setattr("fisherleak.nn.information_through_network.WANTED", -1.0)  # no row is settled by products
     np.testing.assert_allclose(leak.per_example(), found[0], rtol=1e-9)
 
 
@@ -161,7 +161,9 @@ def test_noise_for_folded_scalers_is_not_released_where_they_are_public() -> Non
     model = make_pipeline(StandardScaler(), Ridge(2.0)).fit(seen.features, y)
     leak = fl.measure(model, seen, y, public="nothing")
     noise = fl.calibrate(leak, eta=0.2)
-    with pytest.raises(fl.InvalidInputError, match="calibrated end to end"):
+    with pytest.raises(
+        fl.InvalidInputError, match="measured with public='nothing' but release with public='preprocessing'"
+    ):
         fl.release(model, noise, random_state=0, public="preprocessing")
 
 

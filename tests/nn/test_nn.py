@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.long
 def test_torch_is_loaded_with_the_first_call_that_needs_it_or_one_sentence_says_what_to_install() -> None:
     code = """
 import sys

@@ -56,7 +56,7 @@ def test_a_gradient_is_rebuilt() -> None:
     # information is inverse to the variance of the noise
     torch.testing.assert_close(close.eta * 1e-4, far.eta, rtol=1e-6, atol=0)
     other: Any = fl.Laplace(1.0)
-    with pytest.raises(fl.InvalidInputError, match="without a shape"):
+    with pytest.raises(fl.InvalidInputError, match="without `shape`"):
         fl.nn.Reconstruct.gradient(model, nn.CrossEntropyLoss(), X, y, other)
 
 

@@ -43,12 +43,14 @@ def test_trim_keeps_tables_tables() -> None:
 def test_trim_drops_whole_groups() -> None:
     who = np.arange(len(Y)) // 4
     leak = fl.measure(lm.Ridge().fit(X, Y), X, Y)
-    etas = np.array([leak.of(who == k) for k in who])
+    of_person = leak.by_person(who)
+    assert all(of_person[k] >= leak.of(who == k) * (1 - 1e-9) for k in of_person)
+    etas = np.array([of_person[k] for k in who])
     limit = float(np.quantile(etas, 0.8))
     result = fl.trim(lm.Ridge(), X, Y, limit, groups=who.astype(str))
     np.testing.assert_allclose(result.before, etas)
     np.testing.assert_array_equal(result.kept, etas <= limit)
-    left = fl.measure(result.estimator, X[result.kept], Y[result.kept]).by_group(who[result.kept])
+    left = fl.measure(result.estimator, X[result.kept], Y[result.kept]).by_person(who[result.kept])
     np.testing.assert_allclose(result.after, [left[k] for k in who[result.kept]])
     with pytest.raises(fl.InvalidInputError, match="attributes and groups cannot both"):
         fl.trim(lm.Ridge(), X, Y, limit, attributes=[0], groups=who)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fisherleak.auditing import measured_leakage
+from fisherleak.auditing.fitted_models import measured_leakage
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.report_summary import read_summary
-from fisherleak.cli import _print
+from fisherleak.cli import _digest
 from fisherleak.report.wording import sentences, verdict
 from report import sample
 
@@ -28,7 +28,7 @@ def utility_between(summary: Json, scale: float) -> float | None:
 
 
 def show_audit(summary: Json) -> None:
-    _print.show_audit(read_summary(summary))
+    _digest.show_audit(read_summary(summary), verbose=True)
 
 
 def summary_of_leakage(*leak: Any, **options: Any) -> dict[str, Any]:

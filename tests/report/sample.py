@@ -50,10 +50,40 @@ def choices() -> dict[str, Any]:
     made["noise"] |= {"chosen": "default"}
     made["choices"] = [
         *({"share": share, "noise": first, "utility": without, "kept": 1.0} for share in (0.9, 0.5, 0.25, 0.1, 0.05)),
-        {"share": 0.02, "noise": last, "utility": cost["constant"] - 1.0, "kept": 0.0},
+        {"share": 0.02, "noise": last, "utility": cost["baseline"] - 1.0, "kept": 0.0},
         {"share": 0.01, "noise": 1e9, "utility": None, "kept": None},
     ]
+    made["prices"] = {
+        "over": "any-record",
+        "limits": [price for eta in (0.5, 1.0, 2.0) for price in (_price(eta, True), _price(eta, False))],
+        "present": [_price(0.7, False, covariance) for covariance in ("isotropic", "hessian", "least-loss")],
+        "note": "",
+    }
+    made["next"] |= {"eta": 1.0}
     return made
+
+
+def _price(eta: float, by_rule: bool, covariance: str | None = None) -> dict[str, Any]:
+    """A release at a limit; the loosest is best with isotropic noise."""
+    best = covariance is None and by_rule == (eta < 2)
+    known = None if covariance == "least-loss" else 0.8
+    price = {
+        "eta": eta,
+        "covariance": covariance or ("hessian" if by_rule else "isotropic"),
+        "by_rule": by_rule,
+        "l2": 0.1 / eta,
+        "noise": 3.0 / eta,
+        "utility": 0.3 + 0.05 * eta + 0.1 * best,
+        "low": 0.2,
+        "high": 0.5,
+        "kept": None if known is None else 0.5 + 0.1 * eta,
+        "eta_present": known,
+        "membership": known,
+        "membership_median": known,
+        "best": best,
+    }
+    shape = "" if by_rule else "--shape isotropic "
+    return price | ({"command": f"fisherleak release a.csv {shape}--eta {eta:g} --out model.skops"} if best else {})
 
 
 def many() -> dict[str, Any]:
@@ -81,7 +111,7 @@ def bare() -> dict[str, Any]:
         "command": None,
         "groups": [],
         "attacks": [],
-        "told_apart": [],
+        "distinguishable": [],
         "balance": None,
         "gate": None,
         "membership": None,
@@ -117,7 +147,7 @@ def _measured() -> dict[str, Any]:
     above = eta > 7.0
     order = np.argsort(-eta, kind="stable")
     return {
-        "schema": "fisherleak.summary/1",
+        "schema": "fisherleak.summary/2",
         "created": "2026-01-31T12:00:00+00:00",
         "title": "diabetes: what a logistic model of progression reveals",
         "command": "fisherleak audit --target progression --id patient --noise 0.05 --max-eta 7",
@@ -162,7 +192,7 @@ def _measured() -> dict[str, Any]:
         "groups": _groups(leak, y_train),
         "tradeoff": _tradeoff(model, test, y_test),
         "attacks": _attacks(),
-        "told_apart": [
+        "distinguishable": [
             {"attribute": "sex", "rows": 331, "worst": 0.87, "q95": 0.71, "median": 0.58, "error_least": 0.32}
         ],
         "balance": _balance(model, train, y_train, test, y_test, eta),
@@ -210,15 +240,15 @@ def _described(table: Any, train: Any, test: Any) -> dict[str, Any]:
             "kind": "category" if name == "sex" else "number",
             "assumed": name != "sex",
             "note": "Text, so a category." if name == "sex" else "All values are numbers.",
-            "levels": 2 if name == "sex" else None,
+            "categories": 2 if name == "sex" else None,
         }
         for name in table.columns
     ]
     columns.append(
-        {"name": "progression", "kind": "target", "assumed": False, "note": "Two classes: fast, slow.", "levels": 2}
+        {"name": "progression", "kind": "target", "assumed": False, "note": "Two classes: fast, slow.", "categories": 2}
     )
-    columns.append({"name": "patient", "kind": "id", "assumed": False, "note": "Names rows only.", "levels": None})
-    columns.append({"name": "clinic", "kind": "ignored", "assumed": True, "note": "One value only.", "levels": 1})
+    columns.append({"name": "patient", "kind": "id", "assumed": False, "note": "Names rows only.", "categories": None})
+    columns.append({"name": "clinic", "kind": "ignored", "assumed": True, "note": "One value only.", "categories": 1})
     return {
         "source": "diabetes.csv",
         "sha256": "9f" * 32,
@@ -339,7 +369,7 @@ def _policy() -> dict[str, Any]:
     rule |= {"row": 12, "noise": 0.0625, "note": "The eta of a row is too large."}
     other: dict[str, Any] = {"rule": "require.public", "passed": True, "limit": "nothing", "value": "nothing"}
     other |= {"count": None, "row": None, "noise": None, "note": "As it must be."}
-    return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "count": 2, "kept": 1} | {
+    return {"source": "house.toml", "sha256": "8e" * 32, "passed": False, "count": 2, "passed_count": 1} | {
         "noise": 0.0625,
         "note": "Checked for the model of 331 of 442 rows.",
         "rules": [rule, other],
@@ -350,8 +380,8 @@ def _membership(leak: Any, train: Any) -> dict[str, Any]:
     mu = np.asarray(leak.membership(1e-3))
     right = norm.cdf(mu / 2)
     return {
-        "right_mean": float(right.mean()),
-        "right_max": float(right.max()),
+        "accuracy_mean": float(right.mean()),
+        "accuracy_max": float(right.max()),
         "notable": 0.6,
         "count": int(np.sum(right >= 0.6)),
         "false_positives": 0.01,
@@ -360,7 +390,7 @@ def _membership(leak: Any, train: Any) -> dict[str, Any]:
                 "row": int(k),
                 "id": _patient(train, k),
                 "mu": float(mu[k]),
-                "right": float(right[k]),
+                "accuracy": float(right[k]),
                 "auc": float(norm.cdf(mu[k] / np.sqrt(2))),
                 "found": float(norm.cdf(norm.ppf(0.01) + mu[k])),
             }
@@ -390,7 +420,7 @@ def _tradeoff(model: Any, test: Any, y_test: Any) -> dict[str, Any]:
         "label": "accuracy on held-out rows",
         "higher_is_better": True,
         "without_noise": float(model.score(test, y_test)),
-        "constant": float(np.mean(y_test == "slow")),
+        "baseline": float(np.mean(y_test == "slow")),
         "held_out": True,
         "draws": 8,
         "points": points,

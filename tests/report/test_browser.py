@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fisherleak._support.numbers import number, percent, share
+from fisherleak._support.numbers import number, percent, percent_at_most
 from fisherleak.report import render
 from report import sample
 
@@ -160,16 +160,16 @@ def test_slider_moves_every_number_together(visit: Callable[..., Opened]) -> Non
     opened, made = visit(), sample.summary()
     chosen, points = made["noise"]["scale"], made["tradeoff"]["points"]
     most = max(a["revealed"]["max"] for a in made["attributes"] if a["revealed"])
-    exposure = np.sqrt(most / (1 - most))
+    exposure, chance = np.sqrt(most / (1 - most)), made["attacks"][0]["baseline"]
 
     def check(sigma: float) -> None:
         assert opened.text("[data-live=max]") == number(made["eta"]["examples"]["max"] * chosen / sigma)
-        assert opened.text("[data-live=share]") == share(1 - 1 / (1 + (exposure * chosen / sigma) ** 2))
+        assert opened.text("[data-live=share]") == percent_at_most(1 - 1 / (1 + (exposure * chosen / sigma) ** 2))
         logs = np.log([point["scale"] for point in points])
         utility = np.interp(np.log(sigma), logs, [point["utility"] for point in points])
         attack = np.interp(np.log(sigma), logs, [point["attacks"][0]["accuracy"] for point in points])
         assert opened.text("[data-live=utility]") == percent(float(utility))
-        assert opened.text("[data-live-attack]") == percent(float(attack))
+        assert opened.text("[data-live-attack]") == percent(float(attack), chance)
         least = {a["name"]: a["error_least"] for a in made["attributes"]}
         for row in opened.page.locator("[data-live-error]").all():
             name, error = row.locator("th").text_content(), row.locator("td").first.text_content()
@@ -342,8 +342,9 @@ def test_the_panels_of_a_chart_are_aligned_on_a_phone(seen: Callable[..., Opened
     assert made["label"].partition(",")[0] in shown
 
 
-def test_choices_of_noise_are_seen_whole_on_a_phone(seen: Callable[..., Opened]) -> None:
-    around = seen("choices", width=390).page.locator("#choices-table").locator("..")
+@pytest.mark.parametrize("name", ["choices", "prices"])
+def test_choices_are_seen_whole_on_a_phone(seen: Callable[..., Opened], name: str) -> None:
+    around = seen("choices", width=390).page.locator(f"#{name}-table").locator("..")
     assert around.evaluate("box => box.scrollHeight - box.clientHeight") <= 1
 
 
@@ -423,6 +424,24 @@ def test_a_link_opens_its_part(visit: Callable[..., Opened]) -> None:
     assert not page.locator("#attacks-table").is_visible()
     page.evaluate("location.hash = '#attacks'")
     page.wait_for_selector("#attacks-table", state="visible")
+
+
+def test_the_slider_of_limits_shows_each_release_and_its_command(visit: Callable[..., Opened]) -> None:
+    opened = visit("choices")
+    page = opened.page
+    assert opened.text("#limit-value") == "η ≤ 1"
+    assert opened.text("#command") == "fisherleak release a.csv --eta 1 --out model.skops"
+    page.locator("#limit").focus()
+    page.keyboard.press("ArrowRight")
+    assert opened.text("#limit-value") == "η ≤ 2"
+    assert opened.text("#command") == "fisherleak release a.csv --shape isotropic --eta 2 --out model.skops"
+    shown = page.locator("[data-limit]").all_text_contents()
+    row = page.locator("#prices-table tbody tr").nth(2).locator("td").all_text_contents()
+    assert shown == row
+    page.locator("#sigma").focus()
+    page.keyboard.press("ArrowRight")
+    assert opened.text("#command").endswith("--eta 2 --out model.skops")
+    assert opened.complaints == []
 
 
 def test_targets_in_words_set_the_slider(visit: Callable[..., Opened]) -> None:

@@ -70,7 +70,7 @@ def test_the_demo_is_short(opened: Open, demo: Path, tmp_path: Path) -> None:
     page = opened(demo)
     assert page.evaluate("document.documentElement.scrollHeight") <= 5_000
     assert page.evaluate("document.getElementById('verdict').getBoundingClientRect().bottom") <= 700
-    assert page.locator("#attacks-table tbody tr").count() >= 14  # a column, the target and presence
+    assert page.locator("#attacks-table tbody tr").count() >= 14  # a column, the target and membership
     page.pdf(path=tmp_path / "demo.pdf", format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "demo.pdf").read_bytes())) <= 6
 

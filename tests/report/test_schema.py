@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fisherleak.report.summarise import SCHEMA
+from fisherleak.auditing.report_summary import SCHEMA
 from report import sample
 from report.test_summarise import SCHEMA as EXPECTED
 

@@ -34,7 +34,7 @@ SCHEMA: dict[str, Any] = {
         "in_memory": bool,
         "train_rows": int,
         "test_rows": int,
-        "columns": [{"name": str, "kind": str, "assumed": bool, "note": str, "levels": (int, type(None))}],
+        "columns": [{"name": str, "kind": str, "assumed": bool, "note": str, "categories": (int, type(None))}],
     },
     "model": {
         "kind": str,
@@ -94,7 +94,7 @@ SCHEMA: dict[str, Any] = {
         "label": str,
         "higher_is_better": bool,
         "without_noise": MAYBE,
-        "constant": MAYBE,
+        "baseline": MAYBE,
         "held_out": bool,
         "draws": int,
         "points": [{"scale": NUMBER, "utility": MAYBE, "low": MAYBE, "high": MAYBE, "attacks": list}],
@@ -122,12 +122,12 @@ BALANCE = {
     "note": str,
 }
 MEMBERSHIP = {
-    "right_mean": NUMBER,
-    "right_max": NUMBER,
+    "accuracy_mean": NUMBER,
+    "accuracy_max": NUMBER,
     "notable": NUMBER,
     "count": int,
     "false_positives": NUMBER,
-    "rows": [{"row": int, "id": TEXT, "mu": MAYBE, "right": NUMBER, "auc": NUMBER, "found": NUMBER}],
+    "rows": [{"row": int, "id": TEXT, "mu": MAYBE, "accuracy": NUMBER, "auc": NUMBER, "found": NUMBER}],
 }
 GATE = {"max_eta": NUMBER, "exceeded": bool, "count": int, "rows": [{"row": int, "id": TEXT, "eta": NUMBER}]}
 REVEALED = {"spread": NUMBER, "max": NUMBER, "q95": NUMBER, "median": NUMBER, "count": int}
@@ -165,7 +165,7 @@ def check_summary(summary: dict[str, Any]) -> None:
     """Types, and what must agree with what."""
     json.dumps(summary, allow_nan=False)
     conforms(summary, SCHEMA)
-    assert summary["schema"] == "fisherleak.summary/1"
+    assert summary["schema"] == "fisherleak.summary/2"
     for key, schema in (("balance", BALANCE), ("gate", GATE), ("membership", MEMBERSHIP)):
         if summary[key] is not None:
             conforms(summary[key], schema, key)

@@ -71,6 +71,7 @@ def test_finished_items_are_kept_unless_asked(made: list[str], tmp_path: Path) -
     assert made == ["one", "two", "two"]
 
 
+@pytest.mark.long
 def test_what_is_damaged_missing_or_made_with_other_settings_is_made_again(
     made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def distributed() -> Iterator[Any]:
         yield module
 
 
+@pytest.mark.long
 def test_rows_that_a_cluster_keeps_beside_others_that_it_makes(distributed: Any) -> None:
     case = make("squared", 3, 1_000, 4)
     with (

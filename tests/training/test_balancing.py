@@ -98,6 +98,7 @@ def uneven() -> Frame:
     return frame
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", [None, "a"])
 def test_nobody_is_told_better_than_the_card_promises(tmp_path: Path, column: str | None) -> None:
     """The attacker moves values of a row and runs all of it again, weights included."""
@@ -126,8 +127,11 @@ def test_nobody_is_told_better_than_the_card_promises(tmp_path: Path, column: st
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"eta": 0.5}, "`balance` cannot be given with `over='admissible'`"),
-        ({"eta": 0.5, "over": "max", "shape": "hessian"}, "cannot be given with a `shape` of the table's own rows"),
+        ({"eta": 0.5}, "`balance` cannot be given with `over='any-record'`"),
+        (
+            {"eta": 0.5, "over": "max", "shape": "hessian"},
+            "cannot be given with a `shape` computed from the table's rows",
+        ),
         ({"eta": 0.5, "over": "max", "ledger": Path("x.json")}, "`balance` cannot be given with `ledger`"),
     ],
 )

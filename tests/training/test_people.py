@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 import fisherleak as fl
 from fisherleak.auditing.run import audit
+from fisherleak.leakage.measurement import measurement
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.report.outputs import write_outputs
 from fisherleak.report.render import render
@@ -60,6 +61,19 @@ def bounds_of(frame: pandas.DataFrame, kind: str = "wage") -> Any:
     return tuple((name, (float(frame[name].min()) - 1.0, float(frame[name].max()) + 1.0)) for name in names)
 
 
+def dense_etas(trained: Trained, rows: Any, name: str | None) -> list[float]:
+    """Of all values, of one column or (without a name) of the labels: every cell by itself, and those of one value tied."""
+    attributes = [a for a in measurement(trained.leak).information.attributes if name is None or a.name == name]
+    label, X, y = not name, np.asarray(trained.design.X), np.asarray(trained.design.y)
+    F = np.asarray(trained.leak.fim(rows, [a.name for a in attributes], label=label))
+    cells: list[tuple[Any, ...]] = []
+    for row in rows:
+        cells += [(a.name, k, *X[row, list(a.columns)]) for a in attributes for k in range(a.size)]
+        cells += [("", 0, y[row])] * label
+    T = np.array([[one == other for other in dict.fromkeys(cells)] for one in cells], dtype=float)
+    return [float(np.linalg.eigvalsh(each)[-1] ** 0.5) for each in (F, T.T @ F @ T)]
+
+
 @pytest.fixture(scope="module", params=["wage", "sick"])
 def trained(request: pytest.FixtureRequest) -> Trained:
     return train(from_frame(visits(kind=request.param)), settings(request.param))
@@ -70,8 +84,7 @@ def test_eta_of_a_person_is_that_of_the_rows_taken_jointly(trained: Trained) -> 
     assert people is not None
     etas = trained.each_eta()
     for k, rows in enumerate(rows_by_person(people)):
-        J = np.asarray(trained.leak.fim(rows))
-        assert etas[k] == pytest.approx(np.linalg.eigvalsh(J)[-1] ** 0.5, rel=1e-9)
+        assert etas[k] == pytest.approx(max(dense_etas(trained, rows, None)), rel=1e-9)
         assert etas[k] >= np.asarray(trained.leak.per_example())[rows].max() * (1 - 1e-9)
 
 
@@ -81,16 +94,17 @@ def test_columns_and_labels_of_a_person_are_taken_jointly_too(trained: Trained) 
     sets = rows_by_person(people)
     found = column_etas(trained, sets)
     for k in (0, 7, 23):
+        own = [max(dense_etas(trained, sets[k], name)) for name in [*trained.leak.attributes, ""]]
+        np.testing.assert_allclose(found[k], own, rtol=1e-9)
         alone = [trained.leak.of(sets[k], [name]) for name in trained.leak.attributes]
-        label = np.linalg.eigvalsh(np.asarray(trained.leak.fim(sets[k], [], label=True)))[-1] ** 0.5
-        np.testing.assert_allclose(found[k], [*alone, label], rtol=1e-9)
+        assert np.all(found[k, :-1] >= np.array(alone) * (1 - 1e-9))
 
 
 def test_small_blocks_give_the_same(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     people = trained.design.people
     assert people is not None
     whole = column_etas(trained, rows_by_person(people))
-    monkeypatch.setattr("fisherleak.training.people.BLOCK_VALUES", 40)
+    monkeypatch.setattr("fisherleak.engine.norms.tied_cells.BLOCK_VALUES", 40)
     np.testing.assert_allclose(column_etas(trained, rows_by_person(people)), whole, rtol=1e-12)
 
 
@@ -135,13 +149,13 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert sum(group["count"] for group in summary["groups"]) == 40
     worst = summary["rows"][0]
     assert worst["rows"] == int((frame.worker == worst["id"]).sum())
-    assert found.presence.mu.shape == (40,)
+    assert found.membership.mu.shape == (40,)
     told = summary["membership"]["rows"][0]
     assert told["rows"] == int((frame.worker == told["id"]).sum())
     page = render(summary)
-    assert "times about the most exposed person" in page
-    assert "of 40 people it is 60 of 100 times or more" in page
-    assert "The people whose presence can be told best" in page
+    assert "of the time about the most exposed person" in page
+    assert "of 40 people it is 60 % or more" in page
+    assert "The people whose membership is most exposed" in page
     assert "people with the largest η, by worker" in page
     assert "40 of 40 people are above it" in page
     write_outputs(found, summary, tmp_path / "out")
@@ -156,18 +170,18 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("public", ["nothing", "preprocessing"])
 @pytest.mark.parametrize("kind", ["wage", "sick", "job"])
-def test_presence_is_that_of_fits_without_all_rows_of_a_person(kind: str, public: str) -> None:
+def test_membership_is_that_of_fits_without_all_rows_of_a_person(kind: str, public: str) -> None:
     """Linear, logistic and softmax."""
     frame = visits(kind="wage" if kind == "job" else kind)
     own = settings(kind, l2=0.1, public=public, bounds=bounds_of(frame, kind))
     found = audit(frame, own, noise=0.5, **PLAIN)
     assert found.design.people is not None
     expected = [moved_without(found.trained, rows) for rows in rows_by_person(found.design.people)]
-    np.testing.assert_allclose(found.presence.mu, expected, rtol=1e-3)
+    np.testing.assert_allclose(found.membership.mu, expected, rtol=1e-3)
     worst = int(np.argmax(expected))
-    assert found.names[found.presence.top[0].row][1] == found.design.people.names[worst]
+    assert found.names[found.membership.top[0].row][1] == found.design.people.names[worst]
     right = norm.cdf(np.array(expected) / found.unit_scale / 2)
-    assert found.presence.mean == pytest.approx(right.mean(), rel=1e-3)
+    assert found.membership.mean == pytest.approx(right.mean(), rel=1e-3)
 
 
 def test_people_are_held_out_with_all_their_rows() -> None:
@@ -195,10 +209,27 @@ def test_a_level_that_few_people_have_is_not_named_in_a_release(tmp_path: Path) 
     assert again.each_eta().max() / (noise / again.unit) <= 1.0
 
 
+def test_many_rare_categories_of_people_are_pooled_as_those_of_rows(tmp_path: Path) -> None:
+    """Sixty codes, of which fifty are kept: terminal, card and model agree that the others are '(other)'."""
+    frame = visits(400)
+    rng = np.random.default_rng(0)
+    own = 1.0 / np.arange(1, 61) ** 1.2
+    frame["code"] = [f"c{k:02d}" for k in rng.choice(60, len(frame), p=own / own.sum())]
+    for person in ("worker", None):
+        options = Settings("wage", person=person, drop=() if person else ("worker",), held_out=0.0)
+        said: list[str] = []
+        save_model(from_frame(frame), options, tmp_path / "m.skops", noise=1.0, overwrite=True, tell=said.extend)
+        (code,) = [c for c in load_model(tmp_path / "m.skops").card["columns"] if c["name"] == "code"]
+        assert code["pooled"]
+        assert code["levels"][0] == "(other)"
+        assert any("pooled into '(other)'" in each for each in said)
+        named = frame.groupby("code").worker.nunique()[[c for c in code["levels"] if c != "(other)"]]
+        assert named.min() >= 5
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"eta": 1.0}, "`over='admissible'` cannot be given with `person`.*`over='max'`"),
+    ({"eta": 1.0}, r"`person` \('worker'\) with `eta` needs `rows_per_person` too.*`over='max'`"),
     ({"eta": 1.0, "over": "max", "attribute": "age"}, "`attribute` cannot be given with `person`"),
-    ({"noise": 1.0, "ledger": Path("l.json")}, "`ledger` cannot be given with `person`"),
 ]
 
 
@@ -211,14 +242,17 @@ def test_a_release_refuses_what_is_about_single_rows(tmp_path: Path, given: dict
 
 @pytest.mark.parametrize("kind", ["wage", "sick"])
 def test_people_are_attacked_with_all_their_rows(kind: str) -> None:
-    """Against a fit with the other town in all rows of a person; what differs within people is said and left out."""
+    """Against a fit with the other town in all rows of a person; what differs within people is attacked row by row."""
     found = audit(visits(kind=kind), settings(kind, l2=0.1, public="preprocessing"), noise=0.3, draws=3)
     trained, people = found.trained, found.design.people
     assert people is not None
-    outcomes = {outcome.attacker: outcome for outcome, _ in found.attacked.outcomes}
+    outcomes = {outcome.attacker: outcome for outcome, _ in found.attacked.outcomes if outcome.attribute == "town"}
     learned = ["white-box, other columns", "no model, other columns"]
     assert list(outcomes) == [learned[0], "white-box with prior", "white-box", learned[1], "prior"]
-    assert {outcome.attribute for outcome, _ in found.attacked.outcomes} == {"town"}
+    assert {outcome.attribute for outcome, _ in found.attacked.outcomes} == {"town", "job", kind}
+    assert [found.attacked.whose(name) for name in ("town", "job", kind)] == ["people", "rows", "rows"]
+    by_row = {outcome.n for name in ("job", kind) for outcome in found.attacked.parts(name)[0]}
+    assert by_row == {found.design.n}
     (town,) = [feature for feature in found.design.features if feature.name == "town"]
     _, scales = spreads_in(found.design)
     lengths = []
@@ -231,17 +265,36 @@ def test_people_are_attacked_with_all_their_rows(kind: str) -> None:
     # the nearest model by the plain norm: a little less than the best test, as noise has another shape behind the scaler
     assert -2e-3 <= outcomes["white-box"].accuracy - right.mean() <= 1e-5
     assert outcomes["white-box"].n == 40
-    (apart,) = [each for each in found.attacked.told_apart if each.attribute == "town"]
+    (apart,) = [each for each in found.attacked.distinguishable if each.attribute == "town"]
     assert (apart.worst, apart.median) == pytest.approx((right.max(), np.median(right)), rel=1e-4)
-    assert any(f"A person's rows differ in '{kind}', 'job'" in note for note in found.attacked.notes)
+    assert any("A person's rows differ in" in note and "row by row" in note for note in found.attacked.notes)
     assert any("guess a value of one row, and were not run" in note for note in found.attacked.notes)
     page = render(summarise(found))
     assert "Worst person" in page
 
 
-def test_columns_in_which_rows_of_a_person_differ_are_refused_where_they_are_asked_for() -> None:
-    with pytest.raises(fl.InvalidInputError, match="`attributes` names 'job', in which rows of one person differ"):
-        audit(visits(), settings(), noise=1.0, attributes=["town", "job"], draws=3)
+def test_columns_in_which_rows_of_a_person_differ_are_attacked_as_without_people() -> None:
+    options: dict[str, Any] = {"noise": 0.3, "attributes": ["job"], "draws": 3, "quick": True}
+    own: dict[str, Any] = {"l2": 0.1, "public": "preprocessing"}
+    people = audit(visits(), settings(**own), **options).attacked
+    plain = audit(visits(), Settings("wage", drop=("worker",), held_out=0.0, **own), **options).attacked
+    mine, other = ({o.attacker: o.accuracy for o in each.parts("job")[0]} for each in (people, plain))
+    assert mine == pytest.approx(other, rel=1e-9)
+
+
+def test_someone_in_several_groups_counts_in_each() -> None:
+    found = audit(visits(), settings(group="job", l2=0.1), noise=1.0, **PLAIN)
+    frame, people = visits(), found.design.people
+    assert people is not None
+    etas = dict(zip(people.names, np.asarray(found.rows.eta), strict=True))
+    assert sum(group.spread.count for group in found.groups) > people.count
+    for group in found.groups:
+        own = frame.worker[frame.job == group.name].unique()
+        assert group.spread.count == len(own)
+        assert group.spread.mean == pytest.approx(np.mean([etas[who] for who in own]))
+        # all its rows together tell at least what its rows by themselves do
+        rows = np.flatnonzero((frame.job == group.name).to_numpy()[np.asarray(found.design.rows) - 1])
+        assert group.joint >= found.trained.leak.of(rows) * (1 - 1e-9)
 
 
 def test_a_class_that_one_person_has_is_named_by_the_person() -> None:
@@ -259,7 +312,6 @@ def _gone(frame: Any) -> Any:
 BAD: list[tuple[Callable[[Any], Any], dict[str, Any], str]] = [
     (_gone, {}, "The person column 'worker' has 1 missing value"),
     (lambda frame: frame.assign(worker="one"), {}, "has one value only: at least 2 people"),
-    (lambda frame: frame, {"group": "job"}, "people have rows in several groups"),
     (lambda frame: frame, {"drop": ("worker",)}, "it can have one role only"),
 ]
 

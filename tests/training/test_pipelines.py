@@ -16,6 +16,7 @@ from drawn import released_pipeline
 from fisherleak._support.grids import public_units
 from fisherleak.auditing import Settings
 from fisherleak.auditing.attackers import attack_all
+from fisherleak.auditing.fitted_models.under_attack import table_under_attack
 from fisherleak.models.steps.scalers import Scale, frame_of
 from fisherleak.tables import from_frame
 from fisherleak.training.pipelines import framed, known_pipeline, own_parameters, pipeline_of, standard_noise
@@ -54,6 +55,7 @@ def test_all_three_predict_alike(trained: Trained, people: Any) -> None:
     np.testing.assert_allclose(again.predict(frame), released.predict(people), rtol=1e-7)
 
 
+@pytest.mark.long
 def test_noise_acts_where_it_is_measured(trained: Trained) -> None:
     """Releases vary as the noise says in the frame, and not in raw units."""
     noise = fl.Gaussian(700.0)
@@ -83,7 +85,7 @@ def test_a_release_is_attacked_as_the_average_over_releases(trained: Trained) ->
     """A released model in raw units is compared with models behind the scaler only after it is brought there."""
     noise = fl.Gaussian(1e-3)
     released = released_pipeline(trained, noise, 0)
-    found = attack_all(trained, ["city"], noise, released=released)
+    found = attack_all(table_under_attack(trained, released), ["city"], noise)
     white = [outcome for outcome, _ in found.outcomes if outcome.attacker.startswith("white-box")]
     assert [outcome.accuracy for outcome in white] == [
         1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,17 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
 
+import pandas
+
 import fisherleak as fl
-from fisherleak.auditing.run import Settings, audit
+from fisherleak.auditing.policy.policy import read_policy
+from fisherleak.auditing.run import audit
+from fisherleak.errors import InvalidInputError
 from fisherleak.report.summarise import summarise
+from fisherleak.tables import from_frame
 from fisherleak.training.pipelines import pipeline_of
+from fisherleak.training.trained_model import Settings, train
+from fisherleak.training.utility import tradeoff
 from report.test_summarise import check_summary
 
 
@@ -47,3 +56,102 @@ def test_balancing_makes_rows_equal(frame: Any) -> None:
     assert result.balance.after.sd < 0.1 * result.balance.before.sd
     assert result.balance.before.bins.sum() == result.balance.after.bins.sum() == result.design.n
     check_summary(summarise(result))
+
+
+def uneven(positive: float, rows: int = 400, classes: int = 2) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": rng.normal(50, 10, rows).round(1), "dose": rng.normal(0, 1, rows).round(2)})
+    score = frame.age / 10 + rng.normal(0, 1.5, rows)
+    frame["sick"] = np.where(score >= np.quantile(score, 1 - positive), "yes", "no")
+    if classes == 3:
+        frame.loc[score <= np.quantile(score, 0.4), "sick"] = "maybe"
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("positive", "classes", "leads"),
+    [
+        (0.17, 2, "auc"),
+        (0.29, 2, "auc"),
+        (0.35, 2, "accuracy"),
+        (0.83, 2, "auc"),
+        (0.3, 3, "accuracy"),
+        (0.1, 3, "auc"),
+    ],
+)
+def test_where_a_class_is_rare_the_auc_leads(positive: float, classes: int, leads: str) -> None:
+    trained = train(from_frame(uneven(positive, classes=classes)), Settings("sick"))
+    found = tradeoff(trained, [0.1], 4, 0)
+    assert found.metric.name == leads
+    assert {found.metric.name, *(each.metric.name for each in found.also)} == {"accuracy", "auc", "log_loss"}
+    asked = tradeoff(trained, [0.1], 4, 0, "log-loss")
+    assert asked.metric.name == "log_loss"
+    assert replace(asked.led_by(leads), also=()) == replace(found, also=())
+
+
+def test_baselines_of_every_measure() -> None:
+    """Always answering the share of the training rows: the larger class is right, no pair is ordered, and log loss is entropy."""
+    trained = train(from_frame(uneven(0.17)), Settings("sick"))
+    found, y = tradeoff(trained, [0.1], 4, 0), trained.design.y_test
+    share = trained.design.label_mean
+    assert found.led_by("accuracy").constant == pytest.approx(1 - y.mean())
+    assert found.led_by("auc").constant == 0.5
+    expected = -np.mean(y * np.log(share) + (1 - y) * np.log(1 - share))
+    assert found.led_by("log_loss").constant == pytest.approx(expected)
+
+
+@pytest.mark.long
+def test_a_metric_that_the_kind_lacks_is_refused_and_the_remedy_works() -> None:
+    frame = uneven(0.4)
+    with pytest.raises(InvalidInputError, match="use 'accuracy' or 'auc' or 'log-loss', or leave it out"):
+        audit(frame, Settings("sick"), draws=4, attacks=False, metric="r2")
+    with pytest.raises(InvalidInputError, match="must be one of r2, accuracy, auc, log-loss, deviance; got 'roc'"):
+        audit(frame, Settings("sick"), draws=4, attacks=False, metric="roc")
+    for metric in ("accuracy", "auc", "log-loss"):
+        result = audit(frame, Settings("sick"), draws=4, attacks=False, balance=True, metric=metric)
+        assert result.tradeoff.metric.name == metric.replace("-", "_")
+        assert result.balance is not None
+        middle = result.tradeoff.points[len(result.tradeoff.points) // 2]
+        assert result.balance.utility_before == pytest.approx(middle.utility, rel=1e-9)
+        check_summary(summarise(result))
+
+
+def test_the_error_of_a_gain_is_that_of_the_rows() -> None:
+    """Against the exact variance of a mean, and against tables that are drawn again."""
+    trained = train(from_frame(uneven(0.45, 2000)), Settings("sick"))
+    found = tradeoff(trained, [0.1], 4, 0).led_by("accuracy")
+    z = trained.design.X_test @ trained.fit.coef + trained.fit.intercept
+    right, guess = (z > 0) == (trained.design.y_test > 0.5), trained.design.y_test <= 0.5
+    error = np.std(right.astype(float) - guess, ddof=1) / np.sqrt(right.size)
+    assert found.unsure_gain == pytest.approx(2.09 * error, rel=0.4)
+    for metric in ("auc", "log_loss"):
+        assert (
+            0
+            < found.led_by(metric).unsure_gain
+            < abs(found.led_by(metric).without_noise - found.led_by(metric).constant)
+        )
+
+
+def test_rules_on_utility_keep_the_measure_of_the_kind(tmp_path: Path) -> None:
+    policy = tmp_path / "p.toml"
+    policy.write_text("[utility]\nmin = 0.82\n", encoding="utf-8")
+    results = [
+        audit(uneven(0.17), Settings("sick"), noise=0.01, attacks=False, policy=read_policy(policy), metric=metric)
+        for metric in (None, "log-loss")
+    ]
+    for result in results:
+        (rule,) = (rule for rule in result.rules if rule.name == "utility.min")
+        assert rule.words.startswith("accuracy (part of the rows classified right) with the noise is 0.8")
+        assert rule.passed
+    assert [result.tradeoff.metric.name for result in results] == ["auc", "log_loss"]
+
+
+def test_shares_of_a_gain_are_shown_where_it_is_above_its_error() -> None:
+    """At 17 % positives accuracy gains nothing that could be told from nothing, and the AUC does."""
+    by = {
+        metric: summarise(audit(uneven(0.17), Settings("sick"), draws=20, attacks=False, metric=metric))
+        for metric in ("accuracy", "auc")
+    }
+    assert all(choice["kept"] is None for choice in by["accuracy"]["choices"])
+    assert "no share of" in by["accuracy"]["tradeoff"]["note"]
+    assert all(choice["kept"] > 0 for choice in by["auc"]["choices"])

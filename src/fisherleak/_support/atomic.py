@@ -11,9 +11,8 @@ from pathlib import Path
 
 from fisherleak.errors import DataError, InvalidInputError
 
-__all__ = ["NO_MODEL", "NO_TABLE", "check_file_place", "check_folder_place", "refuse_missing", "written_whole"]
-
 NO_TABLE = "'{}' does not exist: check the name, or use - for standard input."
+NO_LEDGER = "'{}' does not exist: record a release in it first."
 NO_MODEL = "'{}' does not exist: name the file of a released model."
 
 
@@ -25,6 +24,14 @@ def refuse_missing(name: str | os.PathLike[str], sentence: str) -> None:
         raise DataError(sentence.format(name)) from None
     except (OSError, ValueError):
         return
+
+
+def resolved(path: Path) -> Path:
+    """The file that a name stands for, symbolic links followed."""
+    try:
+        return path.resolve()
+    except RuntimeError:  # of Python before 3.13
+        raise DataError(f"'{path}' is a symbolic link that leads back to itself: choose another place.") from None
 
 
 def check_folder_place(folder: Path, overwrite: bool) -> None:

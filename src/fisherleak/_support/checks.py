@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,18 +13,6 @@ import numpy as np
 
 from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
-
-__all__ = [
-    "LARGEST_LIMIT",
-    "SMALLEST_LIMIT",
-    "check_flag",
-    "check_limit",
-    "check_part",
-    "check_positive",
-    "column_names",
-    "default_names",
-    "nearest",
-]
 
 SMALLEST_LIMIT, LARGEST_LIMIT = 1e-100, 1e100
 """Limits on eta whose squares neither vanish nor overflow, beside etas of any usual size."""
@@ -81,3 +71,15 @@ def nearest(name: str, names: Sequence[str]) -> str:
         return f"Did you mean '{close[0]}'?"
     shown = ", ".join(f"'{other}'" for other in names[:8])
     return f"There are: {shown}{', …' if len(names) > 8 else ''}."
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Say where users wrote it that a public name of version 0.2 has another one now."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "fisherleak":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{old} is called {new} now: write that. The old name works until version 0.4.",
+        FutureWarning,
+        stacklevel=level,
+    )

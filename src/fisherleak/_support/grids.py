@@ -3,14 +3,12 @@ r"""Centres and scales of columns, where the noise of a release acts: what may b
 Declared bounds give both, and no row moves them. Else they come from the rows, on a public grid: a scale is the nearest power
 of :math:`2^{1/4}`, so that it is within 9 % of the standard deviation, and a centre the nearest multiple of that scale.
 Small changes of a value move neither; exact ones would give the last unknown value of a column away.
-A row that moves one of them by a step is recognised by that (``leakage.recognised``).
+A row that moves one of them by a step is recognised by that (``leakage.membership_distance``).
 """
 
 from __future__ import annotations
 
 import math
-
-__all__ = ["GAP", "GRID", "public_units", "units_within"]
 
 GRID = 4
 """Scales are powers of two to one over this."""
@@ -44,3 +42,18 @@ def units_within(low: float, high: float) -> tuple[float, float]:
     (60.0, 34.641)
     """
     return 0.5 * low + 0.5 * high, (high - low) / math.sqrt(12.0)
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """To some significant digits, never down.
+
+    Examples
+    --------
+    >>> rounded_up(0.012301), rounded_up(1230.0), rounded_up(12301.0)
+    (0.0124, 1230.0, 12400.0)
+    """
+    nearest = float(f"{value:.{digits - 1}e}")
+    if nearest >= value:
+        return nearest
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{nearest + step:.{digits - 1}e}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-
-__all__ = ["plain", "versions"]
 
 
 def plain(value: Any) -> Any:
@@ -29,11 +29,25 @@ def plain(value: Any) -> Any:
     return value if value is None else str(value)
 
 
-def versions() -> dict[str, str]:
-    """Of what the figures were computed with."""
-    packages = ("fisherleak", "numpy", "scipy", "scikit-learn")
-    loaded = tuple(name for name in ("pandas", "pyarrow", "dask", "distributed") if name in sys.modules)
-    return {**{name: _version(name) for name in (*packages, *loaded)}, "python": platform.python_version()}
+STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+def nested_deeper(text: str, most: int) -> bool:
+    """Whether brackets of a JSON text go deeper, before anything is built of them; those in strings do not count."""
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", STRING.sub("", text)):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > most:
+            return True
+    return False
+
+
+def versions(packages: Sequence[str] | None = None) -> dict[str, str]:
+    """Of what the figures were computed with: of some packages, or of those that are loaded."""
+    if packages is None:
+        loaded = (name for name in ("pandas", "pyarrow", "dask", "distributed") if name in sys.modules)
+        packages = ("fisherleak", "numpy", "scipy", "scikit-learn", *loaded, "python")
+    return {name: platform.python_version() if name == "python" else _version(name) for name in packages}
 
 
 _version = cache(version)  # reads and parses a file each time

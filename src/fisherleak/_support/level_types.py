@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["as_number", "id_text", "in_own_unit", "numeric_levels", "plain_level", "typed_levels"]
-
 EXACT = 2**53
 """Whole numbers below it are exact as floats."""
 PLAIN_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.(\d*?)0*)?", re.ASCII)
+CELL_NUMBER = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:e[+-]?\d+)?", re.ASCII)
+TRUTHS = {"true": "1", "false": "0"}
+NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def plain_level(level: Any) -> Any:
@@ -99,6 +100,35 @@ def id_text(value: Any) -> str:
     sign, whole, part = number.groups()
     size = f"{whole}.{part}" if part else whole
     return f"-{size}" if sign == "-" and size != "0" else size
+
+
+def cell_text(value: Any, loosely: bool = False) -> str:
+    """A cell of a table in one spelling, however its column was read: 3, "3", "03", 3.0 and " 3 " are one; empty if missing.
+
+    Other cells of the column decide whether it is numbers, truth values or text. Numbers have nine digits, as a table that is
+    read again may differ in the last bits; texts that differ in case or blanks only are one. Loosely, letters that are not
+    ASCII, which another encoding makes others, are one mark.
+
+    Examples
+    --------
+    >>> [cell_text(value) for value in (3, "3.0", "3,50", -0.0, True, "FALSE", " Ulm", None, float("nan"))]
+    ['3', '3', '3.5', '0', '1', '0', '=ulm', '', '']
+    """
+    own = value if isinstance(value, np.floating) else value.item() if isinstance(value, np.generic) else value
+    if own is None or (isinstance(own, float | np.floating) and own != own):
+        return ""
+    if isinstance(own, float) and math.isfinite(own):  # as below, and quickly
+        return f"{own + 0.0:.9g}"
+    if isinstance(own, bytes):
+        own = own.decode("utf-8", "surrogateescape")
+    if loosely and isinstance(own, str):
+        own = NOT_ASCII.sub("?", own)
+    text = str(int(own) if isinstance(own, bool) else own)
+    text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    text = TRUTHS.get(text, "" if text in ("nat", "<na>") and not isinstance(own, str) else text)
+    if CELL_NUMBER.fullmatch(text):
+        return f"{float(text.replace(',', '.')) + 0.0:.9g}"
+    return f"={text}" if text else ""
 
 
 def in_own_unit(centre: float, unit: float, y: NDArray[np.float64]) -> NDArray[np.float64]:

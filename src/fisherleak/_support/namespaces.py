@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-__all__ = [
-    "Array",
-    "Estimator",
-    "Json",
-    "LinearAlgebra",
-    "Namespace",
-    "Seed",
-    "Sums",
-    "TableLike",
-    "VectorLike",
-]
 
 Array = Any
 """An array of any library that follows the array API standard."""
@@ -34,6 +24,8 @@ Estimator = Any
 """A model or transformer of scikit-learn, which has no types: fitted or not, alone or as a pipeline."""
 Seed: TypeAlias = "int | np.random.Generator | None"
 """Where randomness comes from: None is the operating system."""
+Vector: TypeAlias = "NDArray[np.float64]"
+"""Numbers on the host: of one dimension, or of as many as the place says."""
 Sums = tuple[Any, ...]
 """Small arrays that a block of rows adds to a sum, in an order of their own."""
 Json = dict[str, Any]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-
-__all__ = ["NOTHING", "in_hundred", "number", "percent", "plus_minus", "points", "share", "signed_percent"]
+from collections.abc import Callable
 
 NOTHING = "–"
 MINUS = "−"
@@ -33,15 +32,47 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{_stripped(mantissa).replace('-', MINUS)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
-def percent(value: float | None) -> str:
-    """A share as a percentage with one decimal.
+def number_at_most(value: float, digits: int = 3) -> str:
+    """The same rounded up, for a number that is an upper bound.
 
     Examples
     --------
-    >>> percent(0.7387)
-    '73.9 %'
+    >>> number_at_most(0.28121), number_at_most(0.5), number_at_most(0.0)
+    ('0.282', '0.5', '0')
     """
-    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f} %".replace("-", MINUS)
+    return _towards(math.ceil, value, digits, -1e-9)
+
+
+def number_at_least(value: float, digits: int = 3) -> str:
+    """The same rounded down, for a number that is a lower bound.
+
+    Examples
+    --------
+    >>> number_at_least(1 / 0.3), number_at_least(2.0)
+    ('3.33', '2')
+    """
+    return _towards(math.floor, value, digits, 1e-9)
+
+
+def _towards(rounded: Callable[[float], int], value: float, digits: int, slack: float) -> str:
+    """To some significant digits in one direction, but not by what rounding adds."""
+    if not math.isfinite(value) or value <= 0:
+        return number(value, digits)
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return number(rounded(value / step + slack * value / step) * step, digits)
+
+
+def percent(part: float | None, chance: float | None = None) -> str:
+    """A share in whole hundredths; with a decimal below 10 % and within five points of chance.
+
+    Examples
+    --------
+    >>> percent(0.634, 0.5), percent(0.5312, 0.5), percent(0.0678), percent(None)
+    ('63 %', '53.1 %', '6.8 %', '–')
+    """
+    if part is None or not math.isfinite(part):
+        return NOTHING
+    return f"{100 * part:.{_decimals(part, chance)}f} %".replace("-", MINUS)
 
 
 def signed_percent(value: float | None) -> str:
@@ -63,23 +94,29 @@ def share(part: float) -> str:
 
     Examples
     --------
-    >>> share(0.1234), share(0.99999), share(0.00001)
-    ('12.3 %', 'more than 99.9 %', 'below 0.1 %')
+    >>> share(0.1234), share(0.0678), share(0.99999), share(0.00001)
+    ('12 %', '6.8 %', 'more than 99 %', 'below 0.1 %')
     """
-    if part >= 0.9995:
-        return "more than 99.9 %"
-    return f"{100 * part:.1f} %" if part >= 0.0005 or part == 0 else "below 0.1 %"
+    if part >= 0.995:
+        return "more than 99 %"
+    return percent(part) if part >= 0.0005 or part == 0 else "below 0.1 %"
 
 
-def in_hundred(part: float) -> str:
-    """A share as a count of hundred; never 100 where it is not certain.
+def percent_at_most(part: float, chance: float | None = None) -> str:
+    """The same rounded up, for a number that is an upper bound.
 
     Examples
     --------
-    >>> in_hundred(0.634), in_hundred(0.9997)
-    ('63', 'more than 99')
+    >>> percent_at_most(0.634, 0.5), percent_at_most(0.5312, 0.5), percent_at_most(0.0672), percent_at_most(0.1)
+    ('64 %', '53.2 %', '6.8 %', '10 %')
     """
-    return f"{100 * part:.0f}" if part < 0.995 else "more than 99"
+    decimals = _decimals(part, chance, below=0.099)
+    steps = 100.0 * part * 10**decimals
+    return f"{math.ceil(steps - 1e-9 * max(1.0, steps)) / 10**decimals:.{decimals}f} %"  # not by what rounding adds
+
+
+def _decimals(part: float, chance: float | None, below: float = 0.0995) -> int:
+    return 1 if abs(part) < below or (chance is not None and abs(part - chance) < 0.05) else 0
 
 
 def points(value: float) -> str:
@@ -106,3 +143,14 @@ def plus_minus(value: float | None) -> str:
 
 def _stripped(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def two_digits(rows: int) -> int:
+    """To two digits: the exact number tells whether someone is among them whose others are known.
+
+    Examples
+    --------
+    >>> two_digits(442), two_digits(30162), two_digits(99)
+    (440, 30000, 99)
+    """
+    return int(float(f"{rows:.1e}"))

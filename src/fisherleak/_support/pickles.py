@@ -11,8 +11,6 @@ from typing import Any
 
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["Pickled"]
-
 
 class Stamp:
     """The version that writes a pickle; checked where it is read."""

@@ -1,36 +1,39 @@
 """Progress on a terminal and in notebooks, silence in a pipe. What draws the bars is loaded with the first of them.
 
 A terminal has a bar. A notebook has one line of text that is written over, on standard error and only where it takes longer
-than two seconds: no widgets are needed, and the line is blank in the end.
+than two seconds: no widgets are needed, and the line is blank in the end. A step that takes long says so, in a pipe too.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-__all__ = ["doing", "hidden", "track", "watched"]
-
 T = TypeVar("T")
 Update = Callable[[int, int], None]
 FIRST, AGAIN = 2.0, 0.2
 """Seconds before a notebook's line is first written, and between two writings."""
+LONG, LOOK = 20.0, 1.0
+"""Processor seconds after which a step says what it does, and seconds between two looks."""
 _shown: ContextVar[bool] = ContextVar("_shown", default=True)
+_worded: ContextVar[Callable[[str], str]] = ContextVar("_worded", default=str)
 _doing: ContextVar[str | None] = ContextVar("_doing", default=None)
 
 
 @contextmanager
-def hidden(hide: bool = True) -> Iterator[None]:
-    """No bars inside, whatever standard error is."""
-    token = _shown.set(not hide)
+def hidden(hide: bool = True, worded: Callable[[str], str] = str) -> Iterator[None]:
+    """No bars inside, whatever standard error is; what is said is ``worded`` in the caller's own terms."""
+    token, words = _shown.set(not hide), _worded.set(worded)
     try:
         yield
     finally:
         _shown.reset(token)
+        _worded.reset(words)
 
 
 @contextmanager
@@ -41,6 +44,28 @@ def doing(description: str) -> Iterator[None]:
         yield
     finally:
         _doing.reset(token)
+
+
+@contextmanager
+def told_when_long(description: str, quicker: str, long: float = LONG, look: float = LOOK) -> Iterator[None]:
+    """One line on standard error where what is inside takes more than ``long`` seconds of the processor."""
+    if not _shown.get():
+        yield
+        return
+    done, start, said = threading.Event(), time.process_time(), _worded.get()(quicker)
+
+    def watch() -> None:
+        while not done.wait(look):
+            if time.process_time() - start > long:
+                sys.stderr.write(f"{description} has taken {long:.0f} s so far. {said}\n")
+                sys.stderr.flush()
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def track(items: Iterable[T], total: int, description: str) -> Iterator[T]:

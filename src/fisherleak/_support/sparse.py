@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, is_numpy
 
-__all__ = ["inverse_of", "times"]
-
 MANY, FEW = 300, 0.02
 """Lines from which on it pays to look for zeros, and the part of entries that may be others."""
 

@@ -5,12 +5,14 @@ one can stand in for another. Adding one is adding a file with a subclass of ``A
 it tells whether a row was in the data at all.
 """
 
-from fisherleak.attacks.base import Attacker
+from typing import Any
+
+from fisherleak._support.checks import warn_renamed
+from fisherleak.attacks.base import Attacker, Outcome
 from fisherleak.attacks.black_box import BlackBox
-from fisherleak.attacks.ideal import Ideal
 from fisherleak.attacks.informed import Informed
-from fisherleak.attacks.membership import Membership, Presence
-from fisherleak.attacks.outcome import Outcome
+from fisherleak.attacks.membership import Membership, MembershipOutcome
+from fisherleak.attacks.population_attacker import Ideal
 from fisherleak.attacks.prior import Prior
 from fisherleak.attacks.served_answers import Served
 from fisherleak.attacks.white_box import WhiteBox
@@ -21,9 +23,16 @@ __all__ = [
     "Ideal",
     "Informed",
     "Membership",
+    "MembershipOutcome",
     "Outcome",
-    "Presence",
     "Prior",
     "Served",
     "WhiteBox",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Presence":
+        warn_renamed("`fisherleak.attacks.Presence`", "`fisherleak.attacks.MembershipOutcome`")
+        return MembershipOutcome
+    raise AttributeError(f"module 'fisherleak.attacks' has no attribute '{name}'")

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak._support.namespaces import Vector
+from fisherleak.attacks.base import Attacker, Codes
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.attacks.candidates import Candidates
-from fisherleak.attacks.likelihoods.scores import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
+from fisherleak.attacks.likelihoods import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
 from fisherleak.engine.noise import Noise
-
-__all__ = ["BlackBox"]
 
 
 class BlackBox(Attacker):

@@ -17,8 +17,6 @@ from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import Table, checked_model, final_estimator
 from fisherleak.rows.selection import rows_by_group
 
-__all__ = ["as_beliefs", "classifies", "values_of_column", "values_of_label"]
-
 MOST_NUMBERS = 20
 """A numeric column with more different values than this needs a list of candidates."""
 BINS = 10

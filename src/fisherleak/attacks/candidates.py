@@ -22,19 +22,9 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measure import measure
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
-from fisherleak.models.read import prepare
+from fisherleak.models.preprocessed import prepare
 from fisherleak.models.several import all_parameters
 from fisherleak.rows.selection import check_rows, rows_by_group
-
-__all__ = [
-    "LABEL",
-    "Candidates",
-    "candidates_of",
-    "given_parameters",
-    "jacobian_at_minimum",
-    "members_of",
-    "people_of",
-]
 
 LABEL = "label"
 """The label under attack, where no column is called that."""

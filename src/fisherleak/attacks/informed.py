@@ -12,11 +12,9 @@ from typing import Any
 
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks.candidates import candidates_of
-from fisherleak.attacks.ideal import Learned, beliefs_of, learned_from
+from fisherleak.attacks.population_attacker import Learned, beliefs_of, learned_from
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.errors import InvalidInputError
-
-__all__ = ["Informed"]
 
 
 class Informed(WhiteBox):

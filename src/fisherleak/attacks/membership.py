@@ -17,44 +17,43 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, normal_cdf
+from fisherleak._support.namespaces import Vector
 from fisherleak._support.notebook import panel
-from fisherleak.attacks.base import Vector, check_draws, known_noise, released_parameters
+from fisherleak.attacks.base import check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum, members_of
-from fisherleak.attacks.likelihoods.data_dependent_likelihood import (
+from fisherleak.attacks.likelihoods import (
     NormalLikelihood,
     ShapedLikelihood,
+    TiltedLikelihood,
     likelihood_of,
+    log_density,
 )
-from fisherleak.attacks.likelihoods.scores import log_density
-from fisherleak.attacks.likelihoods.tilted_likelihood import TiltedLikelihood
 from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms
 from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped, rows_decide
 from fisherleak.engine.noise import Noise, check_noise, drawn
 from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.membership.membership_distance import reshaped_by
+from fisherleak.leakage.membership_distance import reshaped_by
 from fisherleak.models import as_table
 from fisherleak.rows.selection import check_rows
-
-__all__ = ["Membership", "Presence"]
 
 LIKELIHOODS_AT_ONCE = 2**21
 """Scores, or coordinates of noise vectors, held at a time."""
 
 
 @dataclass(frozen=True)
-class Presence:
-    """How well simulated releases tell who was in the data.
+class MembershipOutcome:
+    """How well simulated releases show who was in the data.
 
     Attributes
     ----------
     accuracy : array of shape (m,)
-        Part of the releases, half with the row and half without, that are told right.
+        Part of the releases, half with the row and half without, that the attacker names correctly.
     auc : array of shape (m,)
         How often a release with the row looks more like one than a release without it.
     true_positive_rate : array of shape (m,)
-        Part of the releases with the row that are told, at a threshold that the part ``at`` of those without it passes.
+        Part of the releases with the row that are found, at a threshold that the part ``at`` of those without it passes.
     at : float
         The false positive rate.
     releases : int
@@ -69,7 +68,7 @@ class Presence:
 
     def __str__(self) -> str:
         return (
-            f"membership over {self.releases} releases with each row and without: {self.accuracy.mean():.1%} right on average, "
+            f"membership, {self.releases} releases with and without each row: {self.accuracy.mean():.1%} correct on average, "
             f"{self.accuracy.max():.1%} at worst; true positive rate at {self.at:.1%} false positives "
             f"{self.true_positive_rate.mean():.1%} on average, {self.true_positive_rate.max():.1%} at worst"
         )
@@ -96,7 +95,8 @@ class Membership:
     Notes
     -----
     **What holds, and when.** No attacker does better, whatever he computes, as long as the noise's scale and shape do not
-    depend on the row. Preprocessing, weights and n l2 are held fixed: without the row the sum of losses has one term less.
+    depend on the row. Preprocessing, weights and n l2 are held fixed: without the row the sum of losses has one term less,
+    and of a fit with ``per_row`` the penalty is (n - 1) l2.
     A release whose scalers are folded in is refused.
     Closed forms are for normal noise; ``simulate`` and ``infer`` take any. The mu behind them is that of
     :meth:`fisherleak.Leakage.membership`: infinite where there is no model without the row. Where the rows decide the noise's
@@ -172,7 +172,7 @@ class Membership:
 
         Examples
         --------
-        >>> presence.mu(fl.Gaussian(10.0))[:3].round(3)
+        >>> membership.mu(fl.Gaussian(10.0))[:3].round(3)
         array([0.142, 0.03 , 0.081])
         """
         if rows_decide(noise):
@@ -213,22 +213,22 @@ class Membership:
         return removal_norms(self._jacobian.with_noise(noise), rows=self.rows, sets=self._sets)
 
     def auc(self, noise: Noise) -> Array:
-        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; 0.5 is guessing.
+        r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; chance is 0.5.
 
         Examples
         --------
-        >>> presence.auc(fl.Gaussian(10.0))[:3].round(3)
+        >>> membership.auc(fl.Gaussian(10.0))[:3].round(3)
         array([0.54 , 0.508, 0.523])
         """
         _refuse_curve(noise, "auc")
         return normal_cdf(self.mu(noise) / math.sqrt(2.0))
 
     def accuracy(self, noise: Noise) -> Array:
-        r"""How often the best test is right where presence is as likely as absence, (m,): :math:`\Phi(\mu / 2)`.
+        r"""How often the best test is right where both are as likely, (m,): :math:`\Phi(\mu / 2)`.
 
         Examples
         --------
-        >>> presence.accuracy(fl.Gaussian(10.0))[:3].round(3)
+        >>> membership.accuracy(fl.Gaussian(10.0))[:3].round(3)
         array([0.528, 0.506, 0.516])
         """
         return normal_cdf(0.5 * self.mu(noise))
@@ -253,7 +253,7 @@ class Membership:
 
         Examples
         --------
-        >>> presence.true_positive_rate(fl.Gaussian(10.0), at=[0.001, 0.01])[0].round(4)
+        >>> membership.true_positive_rate(fl.Gaussian(10.0), at=[0.001, 0.01])[0].round(4)
         array([0.0016, 0.0145])
         """
         _refuse_curve(noise, "true_positive_rate")
@@ -281,7 +281,7 @@ class Membership:
 
         Examples
         --------
-        >>> presence.infer(model, fl.Gaussian(0.001))[:3]  # little noise: everyone is found
+        >>> membership.infer(model, fl.Gaussian(0.001))[:3]  # little noise: everyone is found
         array([ True,  True,  True])
         """
         theta, several = released_parameters(released, self._given, self._model)
@@ -293,7 +293,9 @@ class Membership:
             score = self._scores(known, b, slice(0, self.rows.shape[0]))
         return score > 0 if several else score[0] > 0
 
-    def simulate(self, noise: Noise, releases: int = 1000, random_state: Any = 0, at: float = 0.01) -> Presence:
+    def simulate(
+        self, noise: Noise, releases: int = 1000, random_state: Any = 0, at: float = 0.01
+    ) -> MembershipOutcome:
         """Draw releases with each row and without it, and tell them apart.
 
         Parameters
@@ -309,8 +311,8 @@ class Membership:
 
         Examples
         --------
-        >>> found = presence.simulate(fl.Gaussian(10.0), releases=50)
-        >>> bool(abs(found.accuracy.mean() - presence.accuracy(fl.Gaussian(10.0)).mean()) < 0.05)
+        >>> found = membership.simulate(fl.Gaussian(10.0), releases=50)
+        >>> bool(abs(found.accuracy.mean() - membership.accuracy(fl.Gaussian(10.0)).mean()) < 0.05)
         True
         """
         _quantile(at)
@@ -327,7 +329,7 @@ class Membership:
             absent = self._scores(noise, b[releases:], some, without=True)
             parts.append(np.stack(_told(present, absent, at)))
         right, auc, found = np.concatenate(parts, axis=1)
-        return Presence(right, auc, found, float(at), int(releases))
+        return MembershipOutcome(right, auc, found, float(at), int(releases))
 
     def _likelihood(self, mechanism: Any) -> ShapedLikelihood | TiltedLikelihood | NormalLikelihood:
         own = self._jacobian
@@ -345,6 +347,11 @@ class Membership:
                 f"{type(mechanism).__name__} has no likelihood here without several rows: attack rows one by one, without "
                 "groups=."
             )
+        if own.fit.per_row and own.fit.l2 > 0:
+            raise InvalidInputError(
+                f"{type(mechanism).__name__} has no likelihood here where the penalty leaves with rows, and the fit's "
+                "`per_row` is True: accuracy(noise) counts it for the squared loss."
+            )
         return likelihood_of(mechanism, own.fit, own.X, own.y, self.rows)
 
     def _scores_by_shape(
@@ -357,7 +364,7 @@ class Membership:
         part = likelihood.some(some)
         return np.where(certain, np.inf, -part.ratio(b, np.where(certain[:, None], 0.0, D), None))
 
-    def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> Presence:
+    def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> MembershipOutcome:
         """Releases without a row have a shape of their own, so that each row has its own draws."""
         likelihood, rng = self._likelihood(mechanism), generator(random_state)
         present = likelihood.drawn(releases, rng) - host(self._jacobian.fit.theta)
@@ -371,10 +378,10 @@ class Membership:
             with_row, without = (self._scores_by_shape(likelihood, b, [row]) for b in (present, absent))
             found.append(np.stack(_told(with_row, without, at)))
         right, auc, told = np.concatenate(found, axis=1)
-        return Presence(right, auc, told, float(at), releases)
+        return MembershipOutcome(right, auc, told, float(at), releases)
 
     def _scores(self, noise: Noise | None, b: Vector, rows: slice, without: bool = False) -> Vector:
-        """Log-likelihood ratios for presence of some rows, (T, m): what is released is w + b, or w + D + b."""
+        """Log-likelihood ratios for membership of some rows, (T, m): what is released is w + b, or w + D + b."""
         D = host(self.moves)[rows]
         certain = ~np.isfinite(D).all(axis=1)
         D = np.where(certain[:, None], 0.0, D)

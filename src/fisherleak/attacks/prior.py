@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.attacks.base import Attacker, Codes, Vector
+from fisherleak._support.namespaces import Vector
+from fisherleak.attacks.base import Attacker, Codes
 from fisherleak.engine.noise import Noise
-
-__all__ = ["Prior"]
 
 
 class Prior(Attacker):

@@ -19,17 +19,14 @@ from scipy.special import softmax
 
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
-from fisherleak.attacks.base import Vector, aimed
+from fisherleak._support.namespaces import Estimator, TableLike, Vector, VectorLike
+from fisherleak.attacks.base import Outcome, aimed
 from fisherleak.attacks.candidate_values import classifies
-from fisherleak.attacks.ideal import beliefs_of, learned_from
-from fisherleak.attacks.likelihoods.scores import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
-from fisherleak.attacks.outcome import Outcome
+from fisherleak.attacks.likelihoods import ANSWERS_AT_ONCE, classes_said, linear_scores, with_ones
+from fisherleak.attacks.population_attacker import beliefs_of, learned_from
 from fisherleak.attacks.white_box import WhiteBox
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
-
-__all__ = ["Served"]
 
 DRAWS = 200
 """Releases that are simulated."""

@@ -12,22 +12,17 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
+from fisherleak._support.namespaces import Estimator, Seed, TableLike, Vector, VectorLike
 from fisherleak._support.sparse import inverse_of, times
-from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Vector, aimed, part_right
+from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Outcome, aimed, outcome_of, part_right
 from fisherleak.attacks.candidates import Candidates
-from fisherleak.attacks.likelihoods.closed_form import MOST, NEVER, probability_ahead
-from fisherleak.attacks.likelihoods.data_dependent_likelihood import likelihood_of
-from fisherleak.attacks.likelihoods.scores import by_density, by_distance
-from fisherleak.attacks.outcome import Outcome, outcome_of
-from fisherleak.engine.changes.replacement import Moves, replacement_moves
+from fisherleak.attacks.likelihoods import MOST, NEVER, by_density, by_distance, likelihood_of, probability_ahead
+from fisherleak.engine.changes.moves_of_changed_rows import Moves, replacement_moves
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
-
-__all__ = ["WhiteBox", "white_box_on"]
 
 FEW = 100
 """Draws that tell how much the accuracy varies from release to release."""
@@ -151,7 +146,8 @@ class WhiteBox(Attacker):
             return self._exact(noise, over)
         if over == "prior" and is_self_shaped(noise):
             raise InvalidInputError(
-                f"over must be 'rows' for {type(noise).__name__}, whose noise has another shape with every value; got 'prior'."
+                f"over must be 'rows' for {type(noise).__name__}, whose noise has another covariance with every "
+                "value; got 'prior'."
             )
         if over == "prior":
             return self._simulated_over_prior(noise, draws, random_state)
@@ -240,8 +236,7 @@ class WhiteBox(Attacker):
             return by_distance(delta, beside, np.zeros((self.target.k, 1)), allowed)
         root = noise.unit_information_root(b.shape[1])
         if root is not None:
-            whiten = like(root.T, delta, xp)
-            delta, beside = delta @ whiten, beside @ whiten
+            delta, beside = _whitened(delta, root), times(like(root, delta, xp), beside.T).T
         # the second formula for normal noise, times 2 sigma^2: -|W (b - Delta_k)|^2 + 2 sigma^2 log p_k
         return by_distance(delta, beside, 2.0 * noise.scale**2 * np.maximum(self._log_prior, NEVER), allowed)
 

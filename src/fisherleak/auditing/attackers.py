@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Json
@@ -20,24 +21,22 @@ from fisherleak._support.progress import track
 from fisherleak.attacks import Attacker, BlackBox, Ideal, Informed, Outcome, Prior, Served, WhiteBox
 from fisherleak.attacks.base import aimed
 from fisherleak.attacks.candidate_values import MOST_NUMBERS
-from fisherleak.attacks.candidates import candidates_of, jacobian_at_minimum
-from fisherleak.attacks.ideal import Learned
+from fisherleak.attacks.candidates import candidates_of
+from fisherleak.attacks.population_attacker import Learned
 from fisherleak.attacks.white_box import white_box_on
-from fisherleak.auditing.exposure.distinguishable import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
+from fisherleak.auditing.exposure.moves_between_values import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
+from fisherleak.auditing.fitted_models.under_attack import UnderAttack
 from fisherleak.engine.changes.starting_fit import StartingFit
-from fisherleak.engine.jacobian import Jacobian, held_levels
+from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import FisherleakError
 from fisherleak.rows.selection import some_rows
-from fisherleak.tables import Design, Feature
 from fisherleak.training.noise_words import as_noise
-from fisherleak.training.people import one_row_each, rows_by_person, several_rows, varying
-from fisherleak.training.pipelines import freed_pipeline, known_pipeline, pipeline_of, standard_noise
-from fisherleak.training.trained_model import Trained
-
-__all__ = ["ATTACKERS", "Attacked", "attack_all"]
+from fisherleak.training.people import one_row_each, rows_by_person
 
 Attribute = str | tuple[str, int]
+ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
+"""Values in the features, and rows, past which attacks run only where they are asked for."""
 MOST_ROWS = 500
 """Rows attacked at most, drawn at random."""
 DRAWS = 100
@@ -55,9 +54,9 @@ OF_PEOPLE = (
     "of one row, and were not run."
 )
 VARYING = (
-    "A person's rows differ in {names}: attackers of people guess a value that all rows of a person have, and these were not "
-    "attacked."
+    "A person's rows differ in {names}: attackers guess these values row by row, and know all other rows of the person."
 )
+ALIKE = "People whose rows agree in {names} are attacked with all their rows together, too."
 ATTACKERS = {
     "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, "
     "and sees the released coefficients",
@@ -89,18 +88,37 @@ class Attacked:
     outcomes: tuple[tuple[Outcome, str], ...] = ()
     curves: tuple[tuple[dict[str, Any], ...], ...] = ()
     notes: tuple[str, ...] = ()
-    told_apart: tuple[Apart, ...] = ()
+    distinguishable: tuple[Apart, ...] = ()
     """Of every column whose values were attacked exactly, under normal noise."""
     of: Literal["rows", "people"] = "rows"
     """Whose values were guessed."""
+    by_row: tuple[str, ...] = ()
+    """Columns in which rows of one person differ, whose values were guessed row by row."""
+    alike: tuple[str, ...] = ()
+    """Those of them in which rows of other people agree, who were attacked as people too."""
+    of_alike: tuple[Outcome, ...] = ()
+    """What of ``outcomes`` these attacks are."""
+
+    def whose(self, column: str) -> str:
+        """Whose values of a column were guessed."""
+        return "rows" if column in self.by_row else self.of
+
+    def parts(self, column: str) -> list[list[Outcome]]:
+        """What attackers of a column got: of rows, or people; where both were attacked, of each."""
+        people = [outcome for outcome in self.of_alike if outcome.attribute == column]
+        rest = [
+            outcome
+            for outcome, _ in self.outcomes
+            if outcome.attribute == column and not any(outcome is other for other in people)
+        ]
+        return [rest, people] if column in self.alike else [rest]
 
 
 def attack_all(
-    trained: Trained,
+    under: UnderAttack,
     attributes: Sequence[str],
     noise: float | Noise,
     grid: Sequence[float] = (),
-    released: Any = None,
     seed: int = 0,
     quick: bool = False,
     told: Mapping[str, int] | None = None,
@@ -111,15 +129,14 @@ def attack_all(
 
     Parameters
     ----------
-    trained : Trained
+    under : UnderAttack
+        The model, as attackers know it.
     attributes : names
         Columns; the target's name is its label.
     noise : float or Noise
         On the model's own coefficients; a number is the scale of Gaussian noise.
     grid : scales
         At which the strongest attacker's expected accuracy is wanted.
-    released : released model, optional
-        Attacked in place of the average over releases with that noise.
     seed : int
         Of simulations, and of the rows that are drawn unless ``key`` is given.
     quick : bool
@@ -132,37 +149,81 @@ def attack_all(
     key : int
         Of the rows that are drawn: one that nobody could know beforehand where a rule is about them.
 
-    Where rows belong to people, a row above is a person, by place, and columns in which rows of one person differ are said and
-    left out.
+    Where rows belong to people, a row above is a person, by place; columns in which rows of one person differ are attacked row
+    by row, and in the people whose rows agree.
     """
-    differ = varying(trained.design, [*attributes, *(told or {})])
-    attributes = [name for name in attributes if name not in differ]
-    told = {name: row for name, row in (told or {}).items() if name not in differ}
-    varied = [VARYING.format(names=", ".join(f"'{name}'" for name in dict.fromkeys(differ)))] if differ else []
+    differ = list(dict.fromkeys(under.varying([*attributes, *(told or {})])))
+    if differ and under.people is not None:
+        first, options = one_row_each(under.people), (noise, grid, seed, quick)
+        alike = [name for name in attributes if name not in differ]
+        own = {name: row for name, row in (told or {}).items() if name not in differ}
+        exposed = {name: int(first[row]) for name, row in (told or {}).items() if name in differ}
+        by_row = replace(
+            under, people=None, differing=lambda _: np.zeros(0, bool), called=lambda row: f"training row {row + 1}"
+        )
+        rest = [name for name in attributes if name in differ]
+        other = {name: under.differing(name) for name in differ}
+        several = under.people.sizes > 1
+        some = [name for name in differ if (several & ~other[name]).any()]
+        seen = {name: row for name, row in (told or {}).items() if name in some and not other[name][row]}
+        agreeing = replace(under, differing=lambda _: np.zeros(0, bool), left_out=other)
+        return _both(
+            attack_all(under, alike, *options, told=own, learned=learned, key=key),
+            attack_all(by_row, rest, *options, told=exposed, learned=learned, key=key),
+            attack_all(agreeing, [name for name in rest if name in some], *options, told=seen, learned={}, key=key),
+            differ,
+            some,
+        )
     if not attributes and not told:
-        return Attacked(curves=((),) * len(grid), notes=tuple(varied))
-    model, frame, labels = pipeline_of(trained)
-    against = None if released is None else known_pipeline(trained, model, released)
-    added = standard_noise(trained, as_noise(noise))
-    exposed = dict(told or {})
+        return Attacked(curves=((),) * len(grid))
+    added, exposed = under.noise_on(as_noise(noise)), dict(told or {})
     columns = len({*attributes, *exposed})
     known, key = {} if learned is None else learned, seed if key is None else key
-    attacks = _Attacks(trained, model, frame, labels, added, tuple(grid), against, seed, key, quick, columns, known)
+    attacks = _Attacks(under, added, tuple(grid), seed, key, quick, columns, known)
     found = [attacks.on(name, exposed.pop(name, None)) for name in track(attributes, len(attributes), "Attacking")]
     found += [attacks.apart(name, row) for name, row in track(exposed.items(), len(exposed), "Telling apart")]
     curves = zip(*(each.curve for each in found), strict=True)
     return Attacked(
         tuple(outcome for each in found for outcome in each.outcomes),
         tuple(tuple(point for point in points if point is not None) for points in curves),
-        (*_left_out(trained, attributes, quick), *varied, *(note for each in found for note in each.notes)),
+        (*_left_out(under, attributes, quick), *(note for each in found for note in each.notes)),
         tuple(each.apart for each in found if each.apart is not None),
-        "rows" if trained.design.people is None else "people",
+        "rows" if under.people is None else "people",
     )
 
 
-def _left_out(trained: Trained, attributes: Sequence[str], quick: bool) -> list[str]:
+def _both(people: Attacked, rows: Attacked, agreeing: Attacked, differ: Sequence[str], some: Sequence[str]) -> Attacked:
+    """Attacks on people, on single rows of theirs in columns in which some differ, and on the people who agree in these."""
+    said = [VARYING.format(names=", ".join(f"'{name}'" for name in differ))]
+    said += [ALIKE.format(names=", ".join(f"'{name}'" for name in some))] * bool(some)
+    points = [list(at) for at in zip(rows.curves, agreeing.curves, strict=True)]
+    return Attacked(
+        (*people.outcomes, *rows.outcomes, *agreeing.outcomes),
+        tuple((*one, *_larger(*both)) for one, both in zip(people.curves, points, strict=True)),
+        tuple(dict.fromkeys((*people.notes, *said, *rows.notes, *agreeing.notes))),
+        (*people.distinguishable, *_stronger(rows.distinguishable, agreeing.distinguishable)),
+        "people",
+        tuple(differ),
+        tuple(some),
+        tuple(outcome for outcome, _ in agreeing.outcomes),
+    )
+
+
+def _larger(rows: Sequence[Json], people: Sequence[Json]) -> list[Json]:
+    """Of two points of one column the one at which the attacker is right more often."""
+    best = sorted((*rows, *people), key=lambda point: point["accuracy"])
+    return [*{point["attribute"]: point for point in best}.values()]
+
+
+def _stronger(rows: Sequence[Apart], people: Sequence[Apart]) -> list[Apart]:
+    """Of two tests of one column the one that is right more often."""
+    best = sorted((*rows, *people), key=lambda apart: apart.worst)
+    return [*{apart.attribute: apart for apart in best}.values()]
+
+
+def _left_out(under: UnderAttack, attributes: Sequence[str], quick: bool) -> list[str]:
     """What holds for all columns: said once."""
-    if not several_rows(trained.design):
+    if not under.several_rows:
         return [QUICK] * quick
     return [QUICK_PEOPLE] * quick + [OF_PEOPLE] * bool(attributes)
 
@@ -181,13 +242,9 @@ class _OnColumn:
 class _Attacks:
     """Attacks on the columns of one model."""
 
-    trained: Trained
-    model: Any
-    frame: Any
-    labels: Any
+    under: UnderAttack
     noise: Noise
     grid: tuple[float, ...]
-    released: Any
     seed: int
     key: int
     quick: bool
@@ -201,18 +258,18 @@ class _Attacks:
     @property
     def most(self) -> int:
         """Rows that are attacked at most: few where the model may have to be fitted again for each, and is large."""
-        if self.trained.outputs > 1 and self.trained.parameters > MANY_PARAMETERS:
+        if self.under.outputs > 1 and self.under.parameters > MANY_PARAMETERS:
             return FEW_ROWS
         return QUICK_ROWS if self.quick else MOST_ROWS
 
     def _without(self, attacker: str, label: bool) -> bool:
-        if several_rows(self.trained.design) and attacker not in OF_SEVERAL_ROWS:
+        if self.under.several_rows and attacker not in OF_SEVERAL_ROWS:
             return True
         return (self.quick and attacker in LEARNERS) or (label and attacker in NOT_ON_LABELS)
 
     def on(self, name: str, exposed: int | None = None) -> _OnColumn:
         """Every attacker on a column, or on the label; values are told apart in the most exposed row too."""
-        aim = _aim(self.trained.design, name, self.most, self.key)
+        aim = _aim(self.under, name, self.most, self.key)
         outcomes: list[tuple[Outcome, str]] = []
         curve: list[dict[str, Any] | None] = [None] * len(self.grid)
         notes: list[str] = []
@@ -253,9 +310,9 @@ class _Attacks:
 
     def apart(self, name: str, row: int) -> _OnColumn:
         """How well values of a column are told apart, in some rows and in one that is named."""
-        levels = next((f.levels for f in self.trained.design.features if f.name == name and f.levels), ())
-        few = max(FEW_ROWS, MOST_MOVES // max(len(levels), 1))
-        aim = _aim(self.trained.design, name, min(SOME_ROWS, self.most, few), self.key)
+        levels = 0 if name == self.under.label else self.under.column(name).levels
+        few = max(FEW_ROWS, MOST_MOVES // max(levels, 1))
+        aim = _aim(self.under, name, min(SOME_ROWS, self.most, few), self.key)
         aim = replace(aim, rows=np.union1d(aim.rows, [row]))
         nothing: list[Json | None] = [None] * len(self.grid)
         try:
@@ -266,39 +323,24 @@ class _Attacks:
     @cached_property
     def _read(self) -> Jacobian:
         """The model at its minimum, the same for every column and attacker."""
-        # no model of scikit-learn has a penalty on the intercepts of several classes: read without, then moved
-        model, own = freed_pipeline(self.trained, self.model), self.trained.fit.intercept_l2
-        read = jacobian_at_minimum(model, self.frame, self.labels, self.trained.weights)
-        return held_levels(read, own) if own and read.several else read
+        return self.under.read()
 
     @cached_property
     def _shared(self) -> StartingFit:
         """What moves of the parameters share, whatever the column."""
         count = self.most * self.columns
-        return StartingFit(self._read.fit, self._read.X, self._read.y, count, called=self._called)
-
-    def _called(self, row: int) -> str:
-        """What a training row is called in the table: its number from 1, or whose rows it is among."""
-        design = self.trained.design
-        if design.people is not None:
-            return f"the rows of '{design.people.names[design.people.of_row[row]]}'"
-        return f"row {int(design.rows[row])}"
+        return StartingFit(self._read.fit, self._read.X, self._read.y, count, called=self.under.called)
 
     def _known(self, aim: _Aim) -> WhiteBox:
         """The white-box attacker with the prior, of whom others have candidates and moves."""
-        own = (self.model, self.frame, self.labels, aim.attribute, aim.values, self.trained.weights)
-        people, rows = self.trained.design.people, aim.rows
+        under, people, rows = self.under, self.under.people, aim.rows
+        own = (under.model, under.frame, under.labels, aim.attribute, aim.values, under.weights)
         rows = rows if people is None else one_row_each(people)[rows]
         target = candidates_of(*own, None, rows, self._read)
-        if people is not None and several_rows(self.trained.design):
+        if people is not None and under.several_rows:
             every = rows_by_person(people)
             target = target.of_people([every[k] for k in aim.rows.tolist()], every)
-        return white_box_on(target, self._shared, self._learns_scale(aim))
-
-    def _learns_scale(self, aim: _Aim) -> bool:
-        """Whether the release has a scale of the attacked column that follows from the rows."""
-        numbers = {feature.name for feature in self.trained.design.features if feature.kind == "number"}
-        return self.trained.public == "nothing" and not aim.label and aim.attribute in numbers
+        return white_box_on(target, self._shared, not aim.label and aim.attribute in under.scaled_by_rows)
 
     @staticmethod
     def _made(attacker: str, made: dict[str, Any], learned: Learned | None) -> Attacker:
@@ -318,9 +360,9 @@ class _Attacks:
         return aimed(kinds[attacker], known.target)
 
     def _outcome(self, attack: Attacker) -> Outcome:
-        if self.released is None:
+        if self.under.released is None:
             return attack.against(self.noise, self.draws, self.seed)
-        return attack.against(self.released, self.draws, self.seed, self.noise)
+        return attack.against(self.under.released, self.draws, self.seed, self.noise)
 
     def _at(self, attack: WhiteBox, name: str, scale: float) -> Json:
         accuracy = attack.accuracy(self.noise.rescaled(float(scale)), draws=self.draws, random_state=self.seed)
@@ -341,19 +383,22 @@ class _Aim:
     label: bool = False
 
 
-def _aim(design: Design, name: str, most: int, seed: int) -> _Aim:
-    if name == design.target.name:
-        values = None if design.target.classes else np.asarray(design.labels(), dtype=np.float64)
-        typical = _typical(values, "nearest")  # not every loss takes every number as a label
-        rows = some_rows(design.n if design.people is None else design.people.count, most, seed)
+def _aim(under: UnderAttack, name: str, most: int, seed: int) -> _Aim:
+    chosen = _attackable(under, name)
+    if name == under.label:
+        typical = _typical(under.label_numbers(), "nearest")  # not every loss takes every number as a label
+        rows = chosen[some_rows(chosen.size, most, seed)]
         return _Aim(("label", 0), typical, rows, _nearest_of(name, typical), True)
-    feature = next(feature for feature in design.features if feature.name == name)
-    rows = _attacked_rows(design, feature, most, seed)
-    if feature.kind == "category":
+    column = under.column(name)
+    if column.missing is not None:
+        people = under.people
+        chosen = chosen[~(column.missing if people is None else column.missing[one_row_each(people)])[chosen]]
+    rows = chosen[some_rows(chosen.size, most, seed)]
+    if column.numbers is None:
         return _Aim(name, None, rows, "")
-    values = design.raw(feature)[~design.lacking(feature)]
+    values = column.numbers if column.missing is None else column.numbers[~column.missing]
     typical = _typical(values, "linear")
-    if typical is None and feature.filled:
+    if typical is None and column.missing is not None:
         return _Aim(name, np.unique(values).tolist(), rows, "")
     return _Aim(name, typical, rows, _nearest_of(name, typical))
 
@@ -374,14 +419,11 @@ def _nearest_of(name: str, typical: list[float] | None) -> str:
     )
 
 
-def _attacked_rows(design: Design, feature: Feature, most: int, seed: int) -> Any:
-    """Some rows, or people, that have a value to guess."""
-    people = design.people
-    if not feature.filled:
-        return some_rows(design.n if people is None else people.count, most, seed)
-    lacking = design.lacking(feature)
-    there = np.flatnonzero(~(lacking if people is None else lacking[one_row_each(people)]))
-    return there[some_rows(there.size, most, seed)]
+def _attackable(under: UnderAttack, name: str) -> NDArray[np.int64]:
+    """All rows, or the people who are attacked in a column."""
+    left_out = under.left_out.get(name) if under.people is not None else None
+    count = under.n if under.people is None else under.people.count
+    return np.arange(count) if left_out is None else np.flatnonzero(~left_out)
 
 
 def _apart(attacks: Sequence[WhiteBox], noise: Noise, name: str) -> Apart | None:

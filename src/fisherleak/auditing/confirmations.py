@@ -1,4 +1,4 @@
-"""What an audit of a released model confirms of its card, and what no audit can.
+"""What an audit of a released model confirms of its model card, and what no audit can.
 
 A card claims a noise and a limit, and describes the model. The description is held against one of a new fit, the noise against
 the distance from that fit, the limit against a new measurement, end to end, at that noise. Since the noise was the least that
@@ -10,27 +10,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from fisherleak._support.numbers import number
-from fisherleak.auditing.confirming.other_penalties import other_fits, penalty_confirmed
-from fisherleak.auditing.confirming.unconfirmed import EACH_PARAMETER, GIVEN, LEFT_OUT, SOURCE, UNCONFIRMED, left_open
+from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import number, two_digits
+from fisherleak.auditing.confirmed_rules import (
+    OF_EARLIER,
+    TOO_FEW,
+    UNCONFIRMED,
+    left_open,
+    other_fits,
+    penalty_confirmed,
+    shape_on,
+)
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
-from fisherleak.engine.noise.calibrated import calibration_of
+from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.errors import FisherleakError
-from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
-from fisherleak.releasing.cards.cards import card_of, limited_words, two_digits
-from fisherleak.releasing.cards.signatures import CARD, card_path, signature_of, unsealed
+from fisherleak.releasing.cards.card_fields import CARD
+from fisherleak.releasing.cards.cards import card_of, limit_of_one_row, limited_words, rows_per_person_on
+from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
 from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
-from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_penalty, public_shape
-from fisherleak.releasing.noise.shaping import LEAST_LOSS
+from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_numbers
 from fisherleak.rows.summary import digest
 from fisherleak.training.moved_parameters import moved_from_fit
 from fisherleak.training.noise_words import (
@@ -46,20 +51,18 @@ from fisherleak.training.noise_words import (
 from fisherleak.training.pipelines import framed, own_parameters
 from fisherleak.training.trained_model import Trained, trained_on
 
-__all__ = ["EACH_PARAMETER", "GIVEN", "LEFT_OUT", "SOURCE", "UNCONFIRMED", "Confirmation", "confirm", "noise_confirmed"]
-
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
 which turns a limit of 0.25 into 1. On 18 parameters or more Gaussian noise of that part is noticed."""
 CLOSE = 1e-6
 """Relative difference of scales that is rounding."""
 ROUNDING = 1e-9
-"""Relative difference of bounds that is rounding of sums."""
+"""Relative difference that is rounding of sums."""
 ROUNDED_UP = 1.2
 """Noise that is rounded up to a power of 2^(1/4) is at most this much more than is needed, with room for other sums."""
 HOW = {"nothing": "end to end", "preprocessing": "with preprocessing taken as public"}
 DESCRIBED = ("counted", "balanced", "columns", "target", "grid")
-"""Fields of a card that follow from its table, its settings and its noise."""
+"""Fields of a model card that follow from its table, its settings and its noise."""
 SOME_WITHOUT = "Noise left out of some parameters can pass: only who released the model can say, with a signature."
 
 
@@ -90,7 +93,7 @@ def confirm(saved: SavedModel, audit: Audit) -> Confirmation:
         try:
             found = check(saved, audit)
         except (KeyError, TypeError, ValueError, OverflowError):
-            found = f"The card of '{saved.path.name}' lacks its limit: release again.", False
+            found = f"The model card of '{saved.path.name}' lacks its limit: release again.", False
         if found is None:
             continue
         sentence, holds = found
@@ -108,7 +111,7 @@ def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     if not holds:
         return signed, False
     return (
-        f"The model's file matches its card by its checksum, and the card its own digest. {signed} {saved.whole}",
+        f"The model's file matches its model card by its checksum, and the model card its own digest. {signed} {saved.whole}",
         True,
     )
 
@@ -126,7 +129,8 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     wrong = [n for n in (*DESCRIBED, *["assumptions"] * now) if json.dumps(card[n]) != json.dumps(again[n])]
     if wrong:
         return (
-            f"The card of '{saved.path.name}' says other things under {' and '.join(wrong)} than a new release of this table "
+            f"The model card of '{saved.path.name}' says other things under {' and '.join(wrong)} than a new release "
+            "of this table "
             "with its settings and noise would: it was changed, or the table was.",
             False,
         )
@@ -136,17 +140,20 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 def _chosen_told(
     saved: SavedModel, audit: Audit, limit: float | None, columns: tuple[str, ...] | None
 ) -> tuple[str, ...]:
-    """What a card says of a penalty and of a shape that were not given, where it says something."""
+    """What a model card says of a penalty and of a shape that were not given, where it says something."""
     said = [str(each) for each in saved.card["assumptions"]]
     found: list[str] = []
-    if limit is not None and any(each.startswith(NOT_GIVEN) for each in said):
-        declared = declared_on(saved.card)
-        penalty = public_penalty(audit.trained, two_digits(audit.design.n), limit, declared, columns)
-        found += [penalty.words()] * (penalty.l2 == saved.settings.l2)
-    if limit is not None and any(each.startswith(NO_SHAPE) for each in said):
-        own = (audit.trained, two_digits(audit.design.n), limit, columns, declared_on(saved.card))
-        shape = public_shape(*own)
-        found += [shape.words()] * (shape.shape == saved.card["shape"]["name"])
+    if limit is None or not any(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in said):
+        return ()
+    numbers = public_numbers(
+        audit.trained, two_digits(audit.design.n), limit_of_one_row(saved.card), columns, declared_on(saved.card)
+    )
+    if any(each.startswith(NOT_GIVEN) for each in said):
+        taken = replace(numbers.penalty(), alone=saved.card["shape"]["from"] is not None).reaching(saved.settings.l2)
+        found += [] if taken is None else [taken.words()]
+    if any(each.startswith(NO_SHAPE) for each in said):
+        possible = numbers.shape(audit.trained.l2).possible_ones()
+        found += [each.words() for each in possible if each.shape == saved.card["shape"]["name"]][:1]
     return tuple(found)
 
 
@@ -154,23 +161,32 @@ def _noise(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
     return noise_confirmed(saved, audit.trained, audit.noise.noise)
 
 
+def why_unconfirmed(saved: SavedModel, trained: Trained, noise: Noise) -> str:
+    """Why a policy that asks for a released file does not pass this one, with what to do; nothing where it can."""
+    if saved.card["schema"] != CARD:
+        return OF_EARLIER
+    found, holds = noise_confirmed(saved, trained, noise)
+    return "" if holds else f"{found} {TOO_FEW}"
+
+
 def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[str, bool | None]:
     """The distance from a new fit, and which noise it would have noticed: where that is little, nothing is confirmed."""
     away, noise = moved_from_fit(trained, saved.model, noise)
     known = distance_of(noise, away)
     sentence = (
-        f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the card's scale goes; "
+        f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the model card's scale goes; "
         f"{known.low:.2f} to {known.high:.2f} times can be its work."
     )
     power = (
-        f"would notice noise below {known.notices_below:.2g} or above {known.notices_above:.2g} times the card's scale, "
+        f"would notice noise below {known.notices_below:.2g} or above {known.notices_above:.2g} times the model card's scale, "
         f"{100 * NOTICED:g} % of the time"
     )
     if known.verdict != "yes":
         return sentence, False
     if known.notices_below < SMALLEST_NOTICED or known.notices_above > 1.0 / SMALLEST_NOTICED:
         return (
-            f"That the noise has the card's scale. {sentence} With {away.size} parameters that rows decide this {power}; for a "
+            f"That the noise has the model card's scale. {sentence} With {away.size} parameters that rows decide this "
+            f"{power}; for a "
             "confirmation it would have to notice noise of a quarter, and of four times the scale.",
             None,
         )
@@ -179,7 +195,7 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
         return f"{sentence} This {power}. That every parameter has its part of it was not tested.", True
     if alike < UNALIKE:
         return (
-            f"That every parameter has noise of the card's scale. {sentence} Single values are not like draws of it "
+            f"That every parameter has noise of the model card's scale. {sentence} Single values are not like draws of it "
             f"(p = {alike:.1g}): some parameters may have less.",
             None,
         )
@@ -187,7 +203,7 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
 
 
 def _penalty(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
-    """The card's `l2` beside others, and how large etas are at the least that the noise does not rule out."""
+    """The model card's `l2` beside others, and how large etas are at the least that the noise does not rule out."""
     own, noise = audit.trained, audit.noise.noise
 
     def largest(l2: float) -> float | None:
@@ -215,8 +231,9 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
     likeliest = max(ratios, key=lambda other: ratios[other])
     if ratios[likeliest] > -math.log(UNLIKELY):
         return (
-            f"The card of '{saved.path.name}' says that the noise is {kind}: {likeliest} noise of the same {same} is more than "
-            f"{1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            f"The model card of '{saved.path.name}' says that the noise is {kind}: {likeliest} noise of the same "
+            f"{same} is more than "
+            f"{1 / UNLIKELY:,.0f} times as likely. The model card was changed.",
             False,
         )
     left = [other for other, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
@@ -233,7 +250,7 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
 
 
 def _weights(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
-    """Of a card that says that rows were reweighted: the distance from the fit with weights beside that without."""
+    """Of a model card that says that rows were reweighted: the distance from the fit with weights beside that without."""
     own = audit.trained
     if not saved.card["balanced"]:
         return None
@@ -242,8 +259,9 @@ def _weights(saved: SavedModel, audit: Audit) -> tuple[str, bool | None] | None:
     ratio = log_ratio(noise, found - own_parameters(own), noise, found - own_parameters(plain))
     if ratio > -math.log(UNLIKELY):
         return (
-            f"The card of '{saved.path.name}' says that rows were reweighted: from the fit without weights its noise is more "
-            f"than {1 / UNLIKELY:,.0f} times as likely. The card was changed.",
+            f"The model card of '{saved.path.name}' says that rows were reweighted: from the fit without weights its "
+            "noise is more "
+            f"than {1 / UNLIKELY:,.0f} times as likely. The model card was changed.",
             False,
         )
     if not ratio < math.log(UNALIKE):
@@ -259,7 +277,7 @@ def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     rows, scale = audit.rows.digest, audit.unit_scale
     whose = "row" if audit.design.people is None else "person"
     return (
-        f"Measured anew at the card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
+        f"Measured anew at the model card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
         f"{number(rows.mean / scale)} and the largest {number(rows.high / scale)}.",
         True,
     )
@@ -268,25 +286,29 @@ def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     claims = saved.card["eta"]
     if claims["limit"] is None:
-        return "The card claims no limit.", True
+        return "The model card claims no limit.", True
     limit, columns = float(claims["limit"]), claims["limit_columns"]
-    words = limited_words(columns, saved.settings.person)
+    words = limited_words(columns, saved.settings.person, rows_per_person_on(saved.card))
     told = calibration_of(audit.noise.noise)
     held = audit.trained.shape is not None and told is not None and told.over == "max"
     largest = _largest(audit, columns) if not held else _with_shape_held(audit, columns)
     if claims["limit_on"] != words:
-        return f"The card of '{saved.path.name}' says in two ways what its limit is on, which do not agree.", False
+        return (
+            f"The model card of '{saved.path.name}' says in two ways what its limit is on, which do not agree.",
+            False,
+        )
     if not largest * (1 - 1e-9) <= limit:
         return (
-            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and a new measurement gives "
-            f"{number(largest)}: the limit is not kept.",
+            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and a new measurement gives "
+            f"{number(largest)}: the limit does not hold.",
             False,
         )
     if told is not None and told.counted:
         return _admitted(saved, audit, limit, columns, words)
     if limit > ROUNDED_UP * largest:
         return (
-            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for a limit of "
+            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for "
+            "a limit of "
             f"{largest:.2g}: one of them was changed.",
             False,
         )
@@ -294,49 +316,52 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     if not held:
         return f"{follows}.", True
     both = number(_largest(audit, columns))
-    return f"{follows}, without what the noise's shape tells by itself, as the card says. With it, it is {both}.", True
-
-
-def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
-    """A limit on whoever could be in the table: certified anew within the card's bounds."""
-    try:
-        declared = declared_on(saved.card)
-        needed, told = least_admitted(audit.trained, saved.settings, limit, columns, declared, _shape(saved))
-    except FisherleakError as error:
-        return f"The card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
-    if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
-        return (
-            f"The card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for whoever could be in the table, and "
-            f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
-            False,
-        )
-    claimed = saved.card["noise"]["calibrated"]
-    # version 0.1.0 summed otherwise, and looked at less that a row can change
-    now = saved.card["schema"] == CARD
-    same = _same if now else _alike
-    if not same(claimed["bounds"], told["bounds"]) or not all(
-        _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
-    ):
-        return (
-            f"The card of '{saved.path.name}' has other bounds than a new release of this table with its settings: they were "
-            "changed, or the table was.",
-            False,
-        )
-    if now and claimed["probability"] != told["probability"]:
-        return (
-            f"The card of '{saved.path.name}' has another probability that its scale changes ({claimed['probability']:g}) than "
-            "a new release of this table with its settings: it was changed, or the table was.",
-            False,
-        )
     return (
-        f"The limit of {limit:g} on {words} follows for whoever could be in the table, within the card's bounds.",
+        f"{follows}, without what the noise's covariance reveals by itself, as the model card says. With it, it is {both}.",
         True,
     )
 
 
-def _same(claimed: Any, own: Any) -> bool:
-    """Whether two records are written as the same text."""
-    return json.dumps(claimed) == json.dumps(own)
+def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
+    """A limit for any record within the bounds: certified anew within the model card's bounds."""
+    try:
+        declared = declared_on(saved.card)
+        own = (columns, declared, shape_on(saved), rows_per_person_on(saved.card))
+        needed, told = least_admitted(audit.trained, saved.settings, limit, *own)
+    except FisherleakError as error:
+        return f"The model card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
+    if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
+        return (
+            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for any record within the "
+            "bounds, and "
+            f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
+            False,
+        )
+    claimed = saved.card["noise"]["calibrated"]
+    now = saved.card["schema"] == CARD
+    if not _same_bounds(claimed["bounds"], told["bounds"], now) or not all(
+        _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
+    ):
+        return (
+            f"The model card of '{saved.path.name}' has other bounds than a new release of this table with its "
+            "settings: they were "
+            "changed, or the table was.",
+            False,
+        )
+    return (
+        f"The limit of {limit:g} on {words} follows for any record within the model card's bounds.",
+        True,
+    )
+
+
+def _same_bounds(claimed: Json, own: Json, now: bool) -> bool:
+    """Whether bounds are written as the same text; version 0.1.0 took declared ends to standard units and back."""
+
+    def same(name: str) -> bool:
+        rounded = not now and claimed[name]["from"] == "declared"
+        return _alike(claimed[name], own[name]) if rounded else json.dumps(claimed[name]) == json.dumps(own[name])
+
+    return [*claimed] == [*own] and all(map(same, own))
 
 
 def _alike(claimed: Any, own: Any) -> bool:
@@ -348,14 +373,6 @@ def _alike(claimed: Any, own: Any) -> bool:
     if isinstance(claimed, (int, float)) and isinstance(own, (int, float)):
         return abs(claimed - own) <= ROUNDING * max(abs(claimed), abs(own))
     return bool(claimed == own)
-
-
-def _shape(saved: SavedModel) -> Any:
-    """What the card says of the noise's shape: a matrix, the name that asks for it, or nothing."""
-    shape = saved.card["noise"].get("shape")
-    if isinstance(shape, str):
-        return LEAST_LOSS if shape == FOR_ANYONE else shape
-    return shape if shape is None else np.asarray(shape)
 
 
 def _with_shape_held(audit: Audit, columns: list[str] | None) -> float:

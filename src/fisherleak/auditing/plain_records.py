@@ -6,11 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 from fisherleak.errors import InvalidInputError
-
-__all__ = ["LEFT_OUT", "Record", "as_json", "read_record"]
 
 LEFT_OUT = {"left out": True}
 """Metadata of a field that JSON has only where it is not the default."""
@@ -21,6 +19,8 @@ class Record:
     """A frozen dataclass of plain values: NumPy's become Python's, arrays and lists tuples, and what is not finite None."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Names that fields had before, which files of earlier versions have and Python takes with a warning, and those of now."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         dataclass(frozen=True, kw_only=kw_only)(cls)
@@ -28,6 +28,18 @@ class Record:
     def __post_init__(self) -> None:
         for each in fields(self):
             object.__setattr__(self, each.name, _plain(getattr(self, each.name)))
+
+    if not TYPE_CHECKING:  # with it every name would be one
+
+        def __getattr__(self, name: str) -> Any:
+            now = type(self).renamed.get(name)
+            if now is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            # NumPy is behind it: a report without old names needs none
+            from fisherleak._support.checks import warn_renamed
+
+            warn_renamed(f"`{name}` of {type(self).__name__}", f"`{now}`")
+            return getattr(self, now)
 
 
 Kind = TypeVar("Kind", bound=Record)
@@ -50,6 +62,7 @@ def read_record(kind: type[Kind], found: Any, name: str) -> Kind:
     """From JSON types: what is missing, or null, is the field's default, and unknown keys are left out."""
     if not isinstance(found, Mapping):
         raise InvalidInputError(f"{name!r} of a summary is an object; got {type(found).__name__}. Run the audit again.")
+    found = {kind.renamed.get(key, key): value for key, value in found.items()}
     given: dict[str, Any] = {}
     own: Any = kind
     held = _held(own)

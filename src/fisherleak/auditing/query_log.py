@@ -18,29 +18,25 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.level_types import as_number
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak._support.numbers import number
-from fisherleak.auditing.exposure.revealed import LARGEST, prior_spreads, share_of, spreads_in_units
+from fisherleak.auditing.exposure.revealed import LARGEST, prior_spreads, spreads_in_units
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.mechanisms.served import Answers, Disclosed, SampledLabels, has_law, told_by
+from fisherleak.engine.mechanisms.interface_answers import Answers, Disclosed, SampledLabels, has_law, told_by
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.leakage.shares import rms_etas, share_unknown
+from fisherleak.leakage.shares import rms_etas, share_of, share_unknown
 from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.read.arrow_columns import as_numbers
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Settings, Trained
 
-__all__ = ["ANSWERED", "Answered", "answers_document", "answers_of_release", "answers_with_noise", "query_features"]
-
-Vector = NDArray[np.float64]
 ANSWERED = ("score", "probability", "label")
 SCHEMA = "fisherleak.answers/1"
 ROUNDING = 2.0**-52
@@ -82,7 +78,7 @@ class Answered:
 
     @cached_property
     def eta(self) -> Vector:
-        """(n,) of each training row, with what a shape of the rows' own tells."""
+        """(n,) of each training row, with what a data-dependent covariance reveals."""
         eta, (X, _, weights) = np.asarray(host(self.leak.per_example())), self.trained.arrays
         return eta if self.shape is None else np.hypot(eta, self.shape.rows(X, weights))
 
@@ -152,7 +148,8 @@ def _fill(X: Vector, feature: Feature, values: Any, fills: bool, source: str, re
     texts = [str(as_number(value)) for value in values.to_pylist()]  # integers as text are the same level
     if not (released or feature.open or known.keys() >= set(texts)):
         raise InvalidInputError(
-            f"Column '{feature.name}' of {source} has a level that the table lacks: a query with it has no answer. Leave such "
+            f"Column '{feature.name}' of {source} has a category that the table lacks: a query with it has no answer. "
+            "Leave such "
             "rows out."
         )
     X[:, list(feature.columns)] = np.eye(len(feature.levels))[[known.get(text, 0) for text in texts], 1:]
@@ -225,9 +222,9 @@ def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
 
 def _check_rows(trained: Trained) -> None:
     if trained.design.lazy:
-        raise InvalidInputError("Answers are held against rows in memory: take fewer rows, or a machine with more.")
+        raise InvalidInputError("Answers are checked against rows in memory: take fewer rows, or a machine with more.")
     if trained.design.people is not None:
-        raise InvalidInputError("`person` cannot be given here: answers are held against single rows. Leave it out.")
+        raise InvalidInputError("`person` cannot be given here: answers are checked against single rows. Leave it out.")
 
 
 def _distinct(features: Vector) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak._support.pickles import Pickled
 from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
@@ -21,20 +21,19 @@ from fisherleak.auditing.exposure.exposure import (
     Worst,
     leakage_rows,
 )
-from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures
+from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures
+from fisherleak.auditing.exposure.moves_between_values import ValueSteps
+from fisherleak.auditing.exposure.release_prices import Prices
 from fisherleak.auditing.exposure.revealed import Share, Yardsticks, largest_exposure, shares_unknown
-from fisherleak.auditing.policy.policy import Policy
-from fisherleak.auditing.policy.rule import Advice, Rule
+from fisherleak.auditing.policy.policy import Advice, Policy, Rule
 from fisherleak.auditing.spotcheck import SpotCheck
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, Calibration, calibration_of
+from fisherleak.releasing.noise.shaping import ScaleRule
 from fisherleak.tables import Design
 from fisherleak.training.defaults import DRAWS
 from fisherleak.training.trained_model import Settings, Trained
 from fisherleak.training.utility import Tradeoff
-
-__all__ = ["Audit", "Balanced", "NoiseChoice", "Plan"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,19 @@ class Plan:
         policy, what that states.
     policy : Policy, optional
         Rules that the audit is held against, from :func:`fisherleak.auditing.policy.policy.read_policy`.
+    metric : str, optional
+        The measure of utility that leads: "auc", "log-loss", "accuracy", "r2" or "deviance", where the kind of model has it. By
+        default the kind's own; of uneven classes the AUC. Rules of a policy keep the kind's own.
+    over, shape, rows_per_person : optional
+        Of the release that is priced and advised, as in ``fisherleak release``.
     released : bool
         Whether the noise is that of a released file, which was checked against the model.
     unconfirmed : str
-        Why that check does not confirm the noise, in sentences; nothing where it does.
+        What that check does not confirm, and what to do, in sentences; nothing where it confirms all that a policy asks for.
+    covariance : str, optional
+        Where a covariance comes from that stands on the file's card as numbers.
+    scale_rule : ScaleRule, optional
+        What the noise's scale on the file's card follows from, where a limit on any record within the bounds decided it.
     """
 
     noise: float | Noise | None = None
@@ -83,8 +91,14 @@ class Plan:
     quick: bool = False
     spread: Mapping[str, float] = field(default_factory=dict)
     policy: Policy | None = None
+    metric: str | None = None
+    over: str = ANY_RECORD
+    shape: str | None = None
+    rows_per_person: int | None = None
     released: bool = False
     unconfirmed: str = ""
+    covariance: str | None = None
+    scale_rule: ScaleRule | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,8 @@ class NoiseChoice:
     noise: Noise
     chosen: Literal["given", "calibrated", "default"]
     note: str
+    eta: float | None = None
+    """The limit that it was computed from."""
 
     @property
     def scale(self) -> float:
@@ -135,22 +151,31 @@ class Audit(Pickled):
     """Number in the table, and identifier, of every training row that is named."""
     tradeoff: Tradeoff = field(repr=False)
     attributes: tuple[str, ...]
-    attributes_asked: bool
     attacked: Attacked = field(repr=False)
     spot: SpotCheck | None
     balance: Balanced | None
     gate: Gate | None
-    presence: PresenceFigures = field(repr=False)
+    membership: MembershipFigures = field(repr=False)
     draws: int
     warnings: tuple[str, ...]
     seconds: dict[str, float]
     released: bool = False
     """Whether a released file was checked, and not a plan."""
     unconfirmed: str = ""
-    """Why the noise of that file is not confirmed; nothing where it is."""
+    """What of that file is not confirmed, and what to do; nothing where all is that a policy asks for."""
+    covariance: str | None = None
+    """Where a covariance comes from that stands on that file's card as numbers: a table's name, or "given"."""
+    scale_changes: Vector | None = field(default=None, repr=False)
+    """(n,), for a rule on membership: how likely a release without the row has another scale than that file's card."""
+    steps: Mapping[str, ValueSteps] = field(default_factory=dict, repr=False)
+    """Of columns of two values that a rule limits the eta of, how far the release moves with the other value."""
+    named: tuple[str, ...] = ()
+    """Columns that options or the policy name."""
     policy: Policy | None = None
     rules: tuple[Rule, ...] = ()
     """What became of every rule of the policy."""
+    prices: Prices | None = None
+    """What releases by a limit keep of the model; None under a policy, whose rules are checked at the audited noise."""
     passing: Advice | None = None
     """Where a rule failed: a noise at which all of them were run and passed, or why there is none."""
 
@@ -164,6 +189,16 @@ class Audit(Pickled):
         return self.noise.scale / self.trained.unit
 
     @property
+    def scale_by_limit(self) -> bool:
+        """Whether a limit on any record within the bounds decided the noise's scale."""
+        return self.calibrated is not None and self.calibrated.counted
+
+    @property
+    def calibrated(self) -> Calibration | None:
+        """How a released file's noise was found for a limit; None where it was given."""
+        return calibration_of(self.noise.noise)
+
+    @property
     def eta(self) -> Any:
         """Eta of every training row at the audit's noise, (n,); lazy where the rows are."""
         return self.rows.eta / self.unit_scale
@@ -171,7 +206,7 @@ class Audit(Pickled):
     def revealed(self) -> tuple[Share | None, ...]:
         """The share revealed of every column, and of the label behind them; None for categories and classes."""
         figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
-        units = [*(figure.feature.scale for figure in self.columns), self.design.target.scale]
+        units = [*(figure.feature.scale for figure in self.columns), self.design.target.unit]
         return tuple(
             self._share(figure, float(spread) * unit)
             if np.isfinite(spread) and np.isfinite(figure.rms.largest)
@@ -192,7 +227,7 @@ class Audit(Pickled):
         if self.trained.shaped_at is not None or shares_unknown(self.trained) is not None:
             return None
         figures: list[ColumnFigures | LabelFigures] = [*self.columns, self.label]
-        units = np.array([*(figure.feature.scale for figure in self.columns), self.design.target.scale])
+        units = np.array([*(figure.feature.scale for figure in self.columns), self.design.target.unit])
         rms, etas = (
             np.array(each) * units for each in ([f.rms.largest for f in figures], [f.largest for f in figures])
         )
@@ -201,4 +236,4 @@ class Audit(Pickled):
 
     def leakage_rows(self) -> Iterator[LeakageRows]:
         """Every training row with its etas at the audit's noise, some rows at a time."""
-        return leakage_rows(self.trained, self.rows.eta, self.unit_scale, self.presence.mu)
+        return leakage_rows(self.trained, self.rows.eta, self.unit_scale, self.membership.mu)

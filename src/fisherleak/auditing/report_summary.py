@@ -1,6 +1,7 @@
 """What a report shows, as one record: ``report.summarise`` and ``measured_leakage`` write it, pages and terminals read it.
 
-Its JSON is of schema "fisherleak.summary/1". Fields that earlier versions did not write have a default.
+Its JSON is of schema "fisherleak.summary/2". Fields that earlier versions did not write have a default,
+and files of schema 1 are read.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import field
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
+from fisherleak._support.namespaces import Json
 from fisherleak.auditing.plain_records import LEFT_OUT, Record, read_record
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["SCHEMA", "Summary", "read_summary"]
-
-SCHEMA = "fisherleak.summary/1"
+SCHEMA, EARLIER = "fisherleak.summary/2", "fisherleak.summary/1"
 Numbers = tuple[float | None, ...]
 
 
@@ -39,7 +39,17 @@ class TableColumn(Record):
     kind: str
     assumed: bool
     note: str
-    levels: int | None
+    categories: int | None
+    renamed: ClassVar[Mapping[str, str]] = {"levels": "categories"}
+
+
+class RepeatedId(Record):
+    """An identifier of people that repeats, where nobody said whose rows these are: until then etas are of rows."""
+
+    column: str
+    values: int
+    rows: int
+    note: str
 
 
 class Data(Record, kw_only=True):
@@ -56,6 +66,7 @@ class Data(Record, kw_only=True):
     person_column: str | None = None
     people: int | None = None
     """None where every row stands for itself."""
+    repeated: RepeatedId | None = field(default=None, metadata=LEFT_OUT)
     in_memory: bool = True
     train_rows: int
     test_rows: int
@@ -222,12 +233,13 @@ class MeasuredUtility(Record):
     label: str
     higher_is_better: bool
     without_noise: float | None
-    constant: float | None
+    baseline: float | None
+    renamed: ClassVar[Mapping[str, str]] = {"constant": "baseline"}
 
     def is_useful(self, value: float) -> bool:
-        """Whether a utility is better than that of a constant."""
-        assert self.constant is not None
-        return value > self.constant if self.higher_is_better else value < self.constant
+        """Whether a utility is better than that of the baseline."""
+        assert self.baseline is not None
+        return value > self.baseline if self.higher_is_better else value < self.baseline
 
 
 class SecondCurve(MeasuredUtility):
@@ -239,7 +251,10 @@ class UtilityCurve(MeasuredUtility, kw_only=True):
     draws: int
     interval: str = ""
     points: tuple[AttackedPoint, ...]
-    also: SecondCurve | None = field(default=None, metadata=LEFT_OUT)
+    also: tuple[SecondCurve, ...] = field(default=(), metadata=LEFT_OUT)
+    """The same by other measures."""
+    note: str = field(default="", metadata=LEFT_OUT)
+    """What the curve does not say: a gain over the baseline, or a rise with noise, within its own error."""
 
     def at(self, scale: float) -> float | None:
         """Utility at a scale, on a straight line in its logarithm between those that were tried."""
@@ -252,12 +267,45 @@ class UtilityCurve(MeasuredUtility, kw_only=True):
 
 
 class OfferedNoise(Record):
-    """A noise at which no more than a share of any number is revealed; ``kept`` is the part of what a constant does not do."""
+    """A noise at which no more than a share of any number is revealed; ``kept`` is the part of the gain over the baseline."""
 
     share: float
     noise: float
     utility: float | None
     kept: float | None
+
+
+class PriceAtLimit(Record, kw_only=True):
+    """A release at a limit on eta, and what it keeps of the model; ``kept`` is the part of the gain over the baseline."""
+
+    eta: float
+    covariance: str
+    """"isotropic", "hessian" or "least-loss"."""
+    by_rule: bool
+    """Whether it is the release of ``fisherleak release --eta`` with the options of the audit."""
+    l2: float
+    noise: float
+    utility: float | None
+    low: float | None
+    high: float | None
+    kept: float | None
+    eta_present: float | None
+    """The largest of a row that is present; None where what the covariance tells by itself is not counted."""
+    membership: float | None
+    """How often an attacker is correct about a row that is present, at most: by the parameters and the covariance."""
+    membership_median: float | None
+    best: bool = False
+    """Whether it keeps most at its limit, among those whose covariance is counted, or isotropic: the one to release with."""
+    command: str | None = field(default=None, metadata=LEFT_OUT)
+
+
+class ReleasePrices(Record, kw_only=True):
+    """What releases by a limit keep: of any record within the bounds, or of the rows present; and noises for these alone."""
+
+    over: str
+    limits: tuple[PriceAtLimit, ...] = ()
+    present: tuple[PriceAtLimit, ...] = ()
+    note: str = ""
 
 
 class AttackResult(Record, kw_only=True):
@@ -275,8 +323,8 @@ class AttackResult(Record, kw_only=True):
     note: str
 
 
-class ToldApart(Record):
-    """How often the best test tells a value of a column from the one most unlike it."""
+class DistinguishableColumn(Record):
+    """How often the best test is correct between a value of a column and the one most unlike it."""
 
     attribute: str
     rows: int
@@ -336,50 +384,84 @@ class CheckedRule(Record):
 
 
 class CheckedPolicy(Record, kw_only=True):
-    """What became of every rule of a policy, those that are not kept first."""
+    """What became of every rule of a policy, those that failed first."""
 
     source: str
     sha256: str
     passed: bool
     count: int
-    kept: int
+    passed_count: int
     noise: float | None
     note: str = ""
     rules: tuple[CheckedRule, ...]
+    renamed: ClassVar[Mapping[str, str]] = {"kept": "passed_count"}
+
+
+class StatedRule(Record):
+    """A line of a policy as it is written, or a limit on rows that was given, and whether it passed."""
+
+    section: str
+    column: str | None
+    """Of [columns]: a name, or "*"."""
+    key: str
+    limit: Any
+    passed: bool
+
+
+class Stated(Record, kw_only=True):
+    """What those who asked for the audit stated: no row decides any of it, but for whether a rule passed."""
+
+    columns: tuple[str, ...] = ()
+    """That the command or the policy names."""
+    rules: tuple[StatedRule, ...] = ()
+    scale: float | None = None
+    """Of the noise, where it was given."""
+    shaped: bool = field(default=False, metadata=LEFT_OUT)
+    """Whether the noise has a covariance of its own, without which its scale says nothing."""
+    eta: float | None = None
+    """The limit that the noise was computed from."""
+    unsettled: str = ""
+    """What one row might decide of a page that is handed out, with a remedy; nothing where all is stated."""
 
 
 class MemberRow(NamedRow, kw_only=True):
     rows: int | None = field(default=None, metadata=LEFT_OUT)
     mu: float | None
-    right: float
+    accuracy: float
     auc: float | None
     found: float | None
+    renamed: ClassVar[Mapping[str, str]] = {"right": "accuracy"}
 
 
 class MembershipFound(Record, kw_only=True):
     """How often the best test is correct about whether a row was in the table; the rows it knows best first."""
 
     kind: str = "mu"
-    right_mean: float
-    right_max: float
-    right_q95: float | None = None
-    right_median: float | None = None
+    accuracy_mean: float
+    accuracy_max: float
+    accuracy_q95: float | None = None
+    accuracy_median: float | None = None
     notable: float
     count: int
     false_positives: float
     recognised: int = 0
     note: str = ""
     rows: tuple[MemberRow, ...]
+    renamed: ClassVar[Mapping[str, str]] = {
+        f"right_{each}": f"accuracy_{each}" for each in ("mean", "max", "q95", "median")
+    }
 
 
 class Next(Record):
-    """The noise to release with, why, and the command for it and for any other."""
+    """The noise, or the limit, to release with, why, and the command for it and for any other."""
 
     noise: float | None = None
     note: str = ""
     command: str | None = None
     command_for: tuple[str, ...] | None = None
     """What stands before and after the noise."""
+    eta: float | None = field(default=None, metadata=LEFT_OUT)
+    """The limit to release with in its place."""
 
 
 class RefitCheck(Record):
@@ -427,8 +509,9 @@ class Summary(Record, kw_only=True):
     groups: tuple[Group, ...]
     tradeoff: UtilityCurve
     choices: tuple[OfferedNoise, ...] = ()
+    prices: ReleasePrices | None = field(default=None, metadata=LEFT_OUT)
     attacks: tuple[AttackResult, ...]
-    told_apart: tuple[ToldApart, ...] = ()
+    distinguishable: tuple[DistinguishableColumn, ...] = ()
     balance: Equalised | None
     gate: CheckedGate | None
     policy: CheckedPolicy | None = None
@@ -436,11 +519,18 @@ class Summary(Record, kw_only=True):
     next: Next = Next()
     diagnostics: Diagnostics
     released: ConfirmedRelease | None = field(default=None, metadata=LEFT_OUT)
+    stated: Stated | None = field(default=None, metadata=LEFT_OUT)
+    renamed: ClassVar[Mapping[str, str]] = {"told_apart": "distinguishable"}
 
     @property
     def values(self) -> tuple[ModelColumn | Label, ...]:
         """Columns of the model, and the label behind them."""
         return self.attributes if self.label is None else (*self.attributes, self.label)
+
+    @property
+    def whose(self) -> str:
+        """What is measured: people, each with one row or all that are said to be theirs; or rows, where several are one's."""
+        return "rows" if self.data.people is None and self.data.repeated is not None else "people"
 
     @property
     def number_measured(self) -> int:
@@ -452,9 +542,26 @@ def read_summary(summary: Mapping[str, Any] | Summary) -> Summary:
     """The record of a summary of JSON types, also of one that an earlier version wrote."""
     if isinstance(summary, Summary):
         return summary
-    if not isinstance(summary, Mapping) or summary.get("schema") != SCHEMA:
+    if not isinstance(summary, Mapping) or summary.get("schema") not in (SCHEMA, EARLIER):
         found = summary.get("schema") if isinstance(summary, Mapping) else type(summary).__name__
         raise InvalidInputError(
             f"A report is made from a summary of schema {SCHEMA!r}; got {found!r}. Run the audit again."
         )
+    if summary["schema"] == EARLIER:
+        summary = _in_words_of_now(summary)
+    cost = summary.get("tradeoff")
+    if isinstance(cost, Mapping) and isinstance(cost.get("also"), Mapping):  # one, as until version 0.2
+        summary = {**summary, "tradeoff": {**cost, "also": [cost["also"]]}}
     return read_record(Summary, summary, "summary")
+
+
+def _in_words_of_now(summary: Mapping[str, Any]) -> Json:
+    """A summary of schema 1 with the words of schema 2 for its values; names of fields are read with the records."""
+    made: Json = {**summary, "schema": SCHEMA}
+    prices, checks = summary.get("prices"), summary.get("diagnostics")
+    if isinstance(prices, Mapping) and prices.get("over") == "admissible":
+        made["prices"] = {**prices, "over": "any-record"}
+    if isinstance(checks, Mapping) and isinstance(checks.get("seconds"), Mapping):
+        seconds = {"membership" if step == "presence" else step: took for step, took in checks["seconds"].items()}
+        made["diagnostics"] = {**checks, "seconds": seconds}
+    return made

@@ -15,14 +15,12 @@ from dataclasses import fields, replace
 from typing import Any, Never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, check_positive, nearest
-from fisherleak._support.namespaces import TableLike
-from fisherleak._support.progress import doing
-from fisherleak.attacks.ideal import Learned
-from fisherleak.auditing.attackers import Attacked, attack_all
-from fisherleak.auditing.exposure.distinguishable import MOST_TOLD
+from fisherleak._support.namespaces import TableLike, Vector
+from fisherleak._support.progress import doing, told_when_long
+from fisherleak.attacks.population_attacker import Learned
+from fisherleak.auditing.attackers import ATTACKED_ROWS, ATTACKED_VALUES, Attacked, attack_all
 from fisherleak.auditing.exposure.exposure import (
     Exposure,
     RowFigures,
@@ -33,42 +31,42 @@ from fisherleak.auditing.exposure.exposure import (
     row_figures,
     spreads_of,
 )
-from fisherleak.auditing.exposure.membership_of_rows import PresenceFigures, presence_of
+from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures, membership_figures, most_told
+from fisherleak.auditing.exposure.moves_between_values import MOST_TOLD, value_steps
+from fisherleak.auditing.exposure.release_prices import (
+    MOST_CELLS,
+    MOST_COLUMNS,
+    Priced,
+    Prices,
+    check_release,
+    prices_of,
+)
 from fisherleak.auditing.exposure.revealed import prior_spreads, rms_of_values, squares_of_values
-from fisherleak.auditing.policy.advice import choose_noise
+from fisherleak.auditing.fitted_models.under_attack import table_under_attack
+from fisherleak.auditing.policy.advice import Again, choose_noise, passing_noise
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy, yardsticks_at
 from fisherleak.auditing.policy.disclosed_beside_noise import refuse_uncounted
-from fisherleak.auditing.policy.passing_noise import Again, passing_noise
+from fisherleak.auditing.policy.judged import judged_table
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.policy.rules import judge
+from fisherleak.auditing.policy.stated_rules import columns_named
 from fisherleak.auditing.records import Audit, Balanced, NoiseChoice, Plan
 from fisherleak.auditing.spotcheck import SpotCheck, spot_check
 from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, has_own_shape
 from fisherleak.errors import InvalidInputError
+from fisherleak.releasing.noise.shaping import changes_of_scale
+from fisherleak.releasing.table_model import TableModel, read_for_release
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 from fisherleak.training.balancing import reweighted
 from fisherleak.training.defaults import DRAWS
+from fisherleak.training.model_kinds import check_metric
 from fisherleak.training.noise_words import as_noise
-from fisherleak.training.people import refuse_varying, varying
+from fisherleak.training.people import dataset_eta, varying
 from fisherleak.training.trained_model import Settings, Trained, estimator_for, train
-from fisherleak.training.utility import tradeoff, utility_at
+from fisherleak.training.utility import GRID, led_metric, tradeoff, utility_at
 
-__all__ = [
-    "Settings",
-    "as_raw",
-    "attacked_columns",
-    "audit",
-    "audit_trained",
-    "check_options",
-]
-
-Vector = NDArray[np.float64]
-GRID = np.logspace(-2, 2, 33)
-"""Scales at which utility is measured, in units of the chosen one."""
-ATTACKED_VALUES, ATTACKED_ROWS = 5_000_000, 100_000
-"""Values in the features, and rows, past which attacks run only where they are asked for."""
 DOING = {
     "fit": "Reading and fitting",
     "rows": "Measuring rows",
@@ -79,11 +77,21 @@ DOING = {
     "utility": "Adding noise",
     "balance": "Balancing",
     "refits": "Refitting",
-    "presence": "Leaving rows out",
+    "membership": "Leaving rows out",
+    "scale": "Finding the noise without each row",
     "attacks": "Attacking",
     "advice": "Looking for a noise that passes",
+    "prices": "Comparing limits",
 }
 """What each step is called while it runs."""
+QUICKER = {
+    "attacks": "`attacks=False` leaves it out, `quick=True` makes it shorter.",
+    "prices": "`quick=True` tries one limit.",
+    "refits": "`quick=True` refits one row.",
+    "balance": "Without `balance` it is left out.",
+}
+FEWER = "It is quick with fewer columns, categories or classes: `drop` leaves a column out."
+"""What would make a step quick."""
 
 
 def as_raw(table: TableLike) -> RawTable:
@@ -108,6 +116,10 @@ def audit(
     quick: bool = False,
     spread: Mapping[str, float] | None = None,
     policy: Policy | None = None,
+    metric: str | None = None,
+    over: str = ANY_RECORD,
+    shape: str | None = None,
+    rows_per_person: int | None = None,
     **unknown: Never,
 ) -> Audit:
     """Fit a linear model to a table and measure what it reveals.
@@ -120,26 +132,55 @@ def audit(
     room : Room, optional
         Where rows may lie: those that do not fit stay where they are and are read for every pass. The memory that is
         free by default.
-    noise, eta, max_eta, attributes, attacks, balance, draws, quick, spread, policy
+    noise, eta, max_eta, attributes, attacks, balance, draws, quick, spread, policy, metric, over, shape, rows_per_person
         As in :class:`Plan`.
     """
     for name in unknown:
-        known = [item.name for item in fields(Plan) if item.name not in ("noise_note", "released", "unconfirmed")]
+        known = [
+            item.name
+            for item in fields(Plan)
+            if item.name not in ("noise_note", "released", "unconfirmed", "covariance", "scale_rule")
+        ]
         raise InvalidInputError(f"audit has no option '{name}'. {nearest(name, known)}")
-    check_options(noise, eta, max_eta, draws)
+    check_options(noise, eta, max_eta, draws, metric)
+    over = check_release(over, shape, rows_per_person)
+    if policy is not None and (over, shape, rows_per_person) != (ANY_RECORD, None, None):
+        raise InvalidInputError(
+            "`over`, `shape` and `rows_per_person` are for releases that an audit compares, and with a policy it compares "
+            "none. Rules are checked at the noise that is audited: leave them out."
+        )
     plan = Plan(
-        noise, eta, max_eta, attributes, attacks, balance, draws, quick=quick, spread=spread or {}, policy=policy
+        *(noise, eta, max_eta, attributes, attacks, balance, draws),
+        quick=quick,
+        spread=spread or {},
+        policy=policy,
+        metric=metric,
+        over=over,
+        shape=shape,
+        rows_per_person=rows_per_person,
     )
-    clock = _Clock()
+    clock, raw = _Clock(), [as_raw(table)]
+    again = None if policy is not None or _is_large(raw[0]) else replace(raw[0], parts=tuple(raw[0].parts))
     with _recorded() as caught:
-        trained = clock("fit", lambda: train(as_raw(table), settings, Room.here() if room is None else room))
-    return audit_trained(trained, settings, plan, clock.seconds, _sentences(caught))
+        trained = clock("fit", lambda: train(raw.pop(), settings, Room.here() if room is None else room))
+    release = None if again is None or trained.design.lazy else lambda: read_for_release(again, settings)
+    return audit_trained(trained, settings, plan, clock.seconds, _sentences(caught), release)
+
+
+def _is_large(raw: RawTable) -> bool:
+    """Whether what releases by a limit cost takes too long."""
+    return raw.rows * len(raw.names) > MOST_CELLS or len(raw.names) > MOST_COLUMNS
 
 
 def check_options(
-    noise: float | Noise | None = None, eta: float | None = None, max_eta: float | None = None, draws: int = DRAWS
+    noise: float | Noise | None = None,
+    eta: float | None = None,
+    max_eta: float | None = None,
+    draws: int = DRAWS,
+    metric: str | None = None,
 ) -> None:
-    """Refuse numbers that break a rule before anything long is begun."""
+    """Refuse numbers, and names, that break a rule before anything long is begun."""
+    check_metric(metric)
     scale = None if noise is None else as_noise(noise).scale
     for name, value in (("noise", scale), ("eta", eta), ("max_eta", max_eta)):
         if value is not None and not SMALLEST_LIMIT <= check_positive(value, name) <= LARGEST_LIMIT:
@@ -156,11 +197,16 @@ def audit_trained(
     plan: Plan,
     seconds: Mapping[str, float] | None = None,
     said: Sequence[str] = (),
+    release: Callable[[], TableModel] | None = None,
 ) -> Audit:
-    """Measure a fitted model; ``seconds`` and ``said`` are the times and warnings of fitting it."""
-    check_options(plan.noise, plan.eta, plan.max_eta, plan.draws)
+    """Measure a fitted model; ``seconds`` and ``said`` are the times and warnings of fitting it.
+
+    ``release`` reads the table as a release does.
+    """
+    check_options(plan.noise, plan.eta, plan.max_eta, plan.draws, plan.metric)
+    led_metric(trained, plan.metric)  # refuses one that the kind of model does not have
     refuse_uncounted(trained, plan)
-    applied = apply_policy(trained.design, settings, plan)
+    applied, named = apply_policy(trained.design, settings, plan), columns_named(settings, plan)
     chosen, asked = attacked_columns(trained.design, plan.attributes)
     _check_possible(trained, asked, plan.balance)
     if applied is not None:
@@ -182,16 +228,24 @@ def audit_trained(
         choice = choose_noise(trained, plan, rows, rms)
         sticks = yardsticks_at(trained, choice.scale, plan, applied)
         found = exposure_of(trained, rows, sticks, rms, clock)
-        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, key))
-        even = clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed)) if plan.balance else None
+        cost = clock("utility", lambda: tradeoff(trained, choice.scale * GRID, plan.draws, key, plan.metric))
+        lead = cost.metric.name
+        even = (
+            clock("balance", lambda: _balance(trained, found.rows, choice, plan, seed, lead)) if plan.balance else None
+        )
         spot = None if trained.design.lazy else clock("refits", lambda: _checked(trained, found.rows, plan))
         gate = None if plan.max_eta is None else gate_of(found.rows, choice.scale / trained.unit, plan.max_eta)
         # a rule on membership decides by it, and all else only shows it
         ruled = plan.policy is not None and bool(plan.policy.section("membership"))
         tolerance = EXACT if ruled else CLOSE
-        presence = clock("presence", lambda: presence_of(trained, choice.scale / trained.unit, tolerance))
+        stepped = () if applied is None else applied.with_eta(trained.design)
+        steps = clock("columns", lambda: value_steps(trained, stepped))
+        membership = clock("membership", lambda: membership_figures(trained, choice.scale / trained.unit, tolerance))
+        changes = clock("scale", lambda: _scale_changes(trained, plan)) if ruled else None
     listed = found.rows.top if gate is not None and gate.count else found.worst.rows
-    listed = np.array([*listed, *(item.row for item in presence.top)], dtype=np.int64)
+    longest = (row for each in steps.values() for row in each.worst)
+    told_best, _ = most_told(membership, changes, choice.scale / trained.unit)
+    listed = np.array([*listed, *(item.row for item in membership.top), *longest, told_best], dtype=np.int64)
     told, grid = _told(trained, found), [point.scale for point in cost.points]
 
     learned: dict[str, Learned] = {}  # the same at every noise
@@ -207,7 +261,7 @@ def audit_trained(
         rows=found.rows,
         spread=found.spread,
         edges=found.edges,
-        dataset=clock("dataset", trained.leak.dataset),
+        dataset=clock("dataset", lambda: dataset_eta(trained)),
         columns=found.columns,
         label=found.label,
         people=found.people,
@@ -217,25 +271,42 @@ def audit_trained(
         names=clock("rows", lambda: names_of(trained.design, found.named(listed))),
         tradeoff=cost,
         attributes=chosen,
-        attributes_asked=asked,
         attacked=attacked,
         spot=spot,
         balance=even,
         gate=gate,
-        presence=presence,
+        membership=membership,
         draws=plan.draws,
-        warnings=(*said, *_sentences(caught), *_cautions(trained), *_unknown(trained, presence)),
+        warnings=(*said, *_sentences(caught), *_cautions(trained), *_unknown(trained, membership)),
         seconds=clock.seconds,
         released=plan.released,
         unconfirmed=plan.unconfirmed,
+        covariance=plan.covariance,
+        scale_changes=changes,
+        steps=steps,
+        named=named,
     )
     if applied is None:
-        return done
-    done = replace(done, policy=applied.policy, rules=judge(applied, done))
+        return done if plan.released else replace(done, prices=clock("prices", lambda: _prices(done, plan, release)))
+    done = replace(done, policy=applied.policy, rules=judge(applied, judged_table(done)))
     if all(rule.passed for rule in done.rules) and not (gate and gate.count):
         return done
     again = Again(done, applied, plan, attack, squares, key)
     return replace(done, passing=clock("advice", lambda: passing_noise(again)), seconds=clock.seconds)
+
+
+def _prices(done: Audit, plan: Plan, release: Callable[[], TableModel] | None) -> Prices:
+    """What releases by a limit keep: the one that was set first, on rows or by the gate."""
+    limit = plan.max_eta if plan.max_eta is not None else plan.eta
+    asked = Priced(
+        plan.over, plan.shape, plan.rows_per_person, limit, plan.draws, done.tradeoff.metric.name, plan.quick
+    )
+    return prices_of(release, asked, done.rows.digest.high / done.unit_scale)
+
+
+def _scale_changes(trained: Trained, plan: Plan) -> Vector | None:
+    """Of every row, where a released file's card tells a scale that rows have a part in."""
+    return None if plan.scale_rule is None else changes_of_scale(trained, plan.scale_rule)
 
 
 def _checked(trained: Trained, rows: RowFigures, plan: Plan) -> SpotCheck | None:
@@ -270,7 +341,17 @@ def _attacked(
     label = trained.design.target.name
     aims = columns if large or label in columns else (*columns, label)
     exposed = {name: row for name, row in told.items() if not large or name in aims}
-    return attack_all(trained, aims, noise, grid, seed=seed, quick=plan.quick, told=exposed, learned=learned, key=key)
+    return attack_all(
+        table_under_attack(trained),
+        aims,
+        noise,
+        grid,
+        seed=seed,
+        quick=plan.quick,
+        told=exposed,
+        learned=learned,
+        key=key,
+    )
 
 
 def _told(trained: Trained, found: Exposure) -> dict[str, int]:
@@ -314,14 +395,11 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
                     f"`attributes` names '{feature.name}', which tells who lacks '{feature.of}' and is read off it: name "
                     f"'{feature.of}'."
                 )
-        refuse_varying(varying(design, asked))
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]
-    if design.people is not None:  # those that can be attacked first
-        differ = varying(design, few)
-        few = [name for name in few if name not in differ]
+    differ = {*varying(design, few)}  # those that are the same in all rows of a person first
     order = [column.name for column in design.columns]
-    return tuple(sorted(few, key=order.index)[:2]), False
+    return tuple(sorted(few, key=lambda name: (name in differ, order.index(name)))[:2]), False
 
 
 def _with_those_of_rules(
@@ -334,7 +412,7 @@ def _with_those_of_rules(
     return tuple(dict.fromkeys((*chosen, *usual, *applied.attacked))), True
 
 
-def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, plan: Plan, seed: int) -> Balanced:
+def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, plan: Plan, seed: int, metric: str) -> Balanced:
     even = reweighted(trained)
     after = row_figures(even, seed)
     low, high = min(rows.digest.low, after.digest.low), max(rows.digest.high, after.digest.high)
@@ -350,8 +428,8 @@ def _balance(trained: Trained, rows: RowFigures, choice: NoiseChoice, plan: Plan
         before=one,
         after=two,
         edges=edges,
-        utility_before=utility_at(trained, choice.scale, plan.draws, seed),
-        utility_after=utility_at(even, choice.scale, plan.draws, seed),
+        utility_before=utility_at(trained, choice.scale, plan.draws, seed, metric),
+        utility_after=utility_at(even, choice.scale, plan.draws, seed, metric),
     )
 
 
@@ -373,7 +451,7 @@ def _cautions(trained: Trained) -> list[str]:
         )
     if has_own_shape(trained.leak.noise) and trained.shaped_at is None:
         cautions.append(
-            "The noise has a shape that these rows decided. What the shape tells by itself is not counted here."
+            "These rows decided the covariance of the noise. What the covariance reveals by itself is not counted here."
         )
     if trained.weights is not None:
         who, told = ("rows", "row") if design.people is None else ("people", "person")
@@ -387,9 +465,9 @@ def _cautions(trained: Trained) -> list[str]:
     return cautions
 
 
-def _unknown(trained: Trained, presence: PresenceFigures) -> list[str]:
+def _unknown(trained: Trained, membership: MembershipFigures) -> list[str]:
     """That membership is not known where the rows decide the noise's covariance."""
-    return [presence.note] if has_own_shape(trained.leak.noise) and not presence.measured else []
+    return [membership.note] if has_own_shape(trained.leak.noise) and not membership.measured else []
 
 
 def _sentences(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
@@ -412,7 +490,7 @@ class _Clock:
 
     def __call__(self, name: str, step: Callable[[], Any]) -> Any:
         start = time.perf_counter()
-        with doing(DOING[name]):
+        with doing(DOING[name]), told_when_long(DOING[name], QUICKER.get(name, FEWER)):
             result = step()
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 4)
         return result

@@ -19,8 +19,6 @@ from fisherleak.engine.fit.risk import Risk
 from fisherleak.leakage.measurement import measurement
 from fisherleak.training.trained_model import Trained, spreads_in
 
-__all__ = ["SpotCheck", "spot_check"]
-
 BIG = 20_000_000
 """Values in the features past which one row is checked only: each takes two fits."""
 SHORTER = (1.0, 0.1, 0.01)

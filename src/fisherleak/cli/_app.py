@@ -12,13 +12,15 @@ import typer.main
 from typer.core import TyperCommand
 
 from fisherleak import __version__
-from fisherleak._support.atomic import NO_MODEL, NO_TABLE, refuse_missing
+from fisherleak._support.atomic import NO_LEDGER, NO_MODEL, NO_TABLE, refuse_missing
 from fisherleak.cli._common import emit, interruptible
+from fisherleak.cli._help import ALL, EVERY, first_words, write_options
 from fisherleak.cli._options import Debug
 from fisherleak.cli.commands.answers import answers
 from fisherleak.cli.commands.attack import attack
 from fisherleak.cli.commands.audit import audit
 from fisherleak.cli.commands.ledger import ledger
+from fisherleak.cli.commands.predict import predict
 from fisherleak.cli.commands.release import release
 from fisherleak.cli.commands.reproduce import reproduce
 from fisherleak.cli.commands.verify import verify
@@ -27,13 +29,13 @@ from fisherleak.errors import InvalidInputError
 __all__ = ["COMMANDS", "app", "parser"]
 
 PATTERN = set("*?[")
-COMMANDS: list[Callable[..., int]] = [audit, release, answers, ledger, verify, attack, reproduce]
+COMMANDS: list[Callable[..., int]] = [audit, release, predict, verify, answers, ledger, attack, reproduce]
 
 app = typer.Typer(
     name="fisherleak",
     help="Measure, limit and equalise what a trained model reveals about the people in its training data.",
     epilog="Exit status: 0 fine; 1 a limit given with --max-eta, --policy or --limit is exceeded, or a released model is "
-    "not what its card says; 2 bad usage or bad input.",
+    "not what its model card says; 2 bad usage or bad input.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,10 +44,13 @@ app = typer.Typer(
 
 def _check_there(command: str | None, given: Mapping[str, Any]) -> None:
     """Refuse files that are not there before anything heavy is loaded; of patterns and folders, those who read them do."""
-    for name in ("table", "queries") if command != ledger.__name__ else ():  # a ledger may need no table
+    if command == ledger.__name__:
+        refuse_missing(given["file"], NO_LEDGER)
+    needless = given.get("carry_to") is not None  # a table beside it is refused for another reason
+    for name in () if needless else ("table", "queries"):
         if given.get(name) not in (None, "-") and not PATTERN & set(given[name]):
             refuse_missing(given[name], NO_TABLE)
-    model = given.get("released") or (given["model"] if command == verify.__name__ else None)
+    model = given.get("released") or (given["model"] if command in (verify.__name__, predict.__name__) else None)
     if model is not None:
         refuse_missing(model, NO_MODEL)
 
@@ -55,6 +60,9 @@ class OnceCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Count what was given, then parse."""
+        if ALL in args and not ctx.resilient_parsing:
+            ctx.meta[EVERY] = True
+            args = ["--help"]
         if not ctx.resilient_parsing:  # not while a line is completed
             _, _, given = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(map(id, given)).items():
@@ -63,6 +71,17 @@ class OnceCommand(TyperCommand):
         if not ctx.resilient_parsing:
             _check_there(self.name, ctx.params)
         return left
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """All of it where all was asked for."""
+        whole, every = self.help, ctx.meta.get(EVERY)
+        self.help = whole if every or whole is None else first_words(whole)
+        super().format_help_text(ctx, formatter)
+        self.help = whole
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """In groups."""
+        write_options(self, ctx, formatter)
 
     @staticmethod
     def _check(option: Any, count: int) -> None:

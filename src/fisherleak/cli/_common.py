@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import json
 import math
 import os
@@ -17,13 +18,15 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fisherleak._support.atomic import resolved
 from fisherleak._support.progress import hidden
+from fisherleak.cli._complete import OVER
 from fisherleak.cli._interrupts import INTERRUPTED, interrupt
 from fisherleak.cli._wording import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
@@ -35,11 +38,14 @@ if TYPE_CHECKING:
 __all__ = [
     "BAD",
     "bounds_from",
+    "check_places",
     "command_line",
     "emit",
     "emit_json",
+    "files_of",
     "interruptible",
     "levels_from",
+    "over_from",
     "printable",
     "quietly",
     "room_for",
@@ -52,13 +58,21 @@ __all__ = [
 
 BAD = 2
 EXAMPLE_TARGET = "progression"
-LONGEST = 440
+LONGEST = 1000
 PARSER_INTERRUPTED = 130
 """What newer parsers make of an interrupt before the command runs; no command gives it back."""
 
 
+CLOSED = "standard output is closed, and nothing was done: open it, or send it to /dev/null."
+UNPRINTED = "standard output could not be written ({}): not all was printed. Files that were asked for are written."
+
+
 class InterruptedByUserError(Exception):
     """The user pressed Ctrl-C."""
+
+
+class UnprintedError(Exception):
+    """Standard output takes no more."""
 
 
 def settings_from(**given: Any) -> Settings:
@@ -84,7 +98,7 @@ def levels_from(given: Sequence[str] | None) -> tuple[tuple[str, tuple[str, ...]
     for text in given or ():
         name, sign, levels = text.rpartition("=")
         if not sign or not name or not levels:
-            raise InvalidInputError(f"--levels must be COLUMN=LEVEL,LEVEL,…; got {text!r}.")
+            raise InvalidInputError(f"--levels must be COLUMN=CATEGORY,CATEGORY,…; got {text!r}.")
         found.append((name, tuple(level.strip() for level in levels.split(","))))
     return tuple(found)
 
@@ -109,6 +123,18 @@ def bounds_from(given: Sequence[str] | None) -> dict[str, tuple[float, float]]:
     return found
 
 
+def over_from(given: str) -> str:
+    """What --over names; the word of version 0.2 is read with a sentence on standard error."""
+    from fisherleak.engine.noise.calibration_record import read_over
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FutureWarning)
+        over = read_over(given, OVER)
+    for each in caught:
+        say(in_options(str(each.message)))
+    return over
+
+
 def spread_from(given: Sequence[str] | None) -> dict[str, float]:
     """Declared spreads from COLUMN=X; a column whose name has an equals sign keeps all but the last of them."""
     found: dict[str, float] = {}
@@ -129,11 +155,46 @@ def spread_from(given: Sequence[str] | None) -> dict[str, float]:
 
 
 def decided_by_card(**given: Any) -> None:
-    """Refuse options that the card of a released model decides."""
+    """Refuse options that the model card of a released model decides."""
     for name, value in given.items():
-        if value not in (None, [], (), False):
+        if value is not None and value is not False and value not in ([], ()):  # 0 is a value
             option = "--" + name.replace("_", "-")
-            raise InvalidInputError(f"{option} cannot be given with --released: the model's card decides it.")
+            raise InvalidInputError(f"{option} cannot be given with --released: the model card decides it.")
+
+
+def check_places(written: Mapping[str, Sequence[Path]], read: Sequence[str | Path | None]) -> None:
+    """Refuse to write over what is read, or one file over another; ``written`` has the files of each option."""
+    sources = {resolved(file) for name in read for file in _files_named(name)}
+    places: dict[Path, str] = {}
+    for option, files in written.items():
+        for file in files:
+            if resolved(file) in sources:
+                raise InvalidInputError(
+                    f"{option} would write over '{file}', which is read by this command: choose another file."
+                )
+            if resolved(file) in places:
+                other = places[resolved(file)]
+                raise InvalidInputError(f"{option} and {other} would both write '{file}': choose another file for one.")
+        places |= {resolved(file): option for file in files}
+
+
+def files_of(model: Path | None) -> list[Path]:
+    """The files of a released model: its own, and its card."""
+    from fisherleak.releasing.cards.signatures import card_path
+
+    return [] if model is None else [model, card_path(model)]
+
+
+def _files_named(name: str | Path | None) -> list[Path]:
+    """The files that a name, a folder of Parquet files or a pattern stands for; none for standard input."""
+    if name is None or str(name) == "-":
+        return []
+    with contextlib.suppress(OSError, ValueError):
+        path = Path(name)
+        if path.is_dir():
+            return [*path.glob("*.parquet")]
+        return [path] if path.exists() else [Path(file) for file in glob.glob(str(name))]  # noqa: PTH207
+    return []
 
 
 def source_table(path: str | None, room: Room | None = None, **form: Any) -> RawTable:
@@ -198,13 +259,15 @@ def printable(text: Any) -> str:
 
 
 def emit(text: str) -> None:
-    """Print to standard output; a reader who has left is no error."""
+    """Print to standard output, after all files are written; a reader who has left is no error."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        # later flushes, at exit too, must not meet the broken pipe again
+    except OSError as error:
+        # later flushes, at exit too, must not meet the broken pipe, or the full disk, again
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UnprintedError(error.strerror or str(error)) from None
 
 
 def emit_json(value: Any) -> None:
@@ -214,7 +277,7 @@ def emit_json(value: Any) -> None:
 @contextlib.contextmanager
 def quietly(quiet: bool, as_json: bool) -> Iterator[None]:
     """No bars where nobody wants them."""
-    with hidden(quiet or as_json), warnings.catch_warnings():
+    with hidden(quiet or as_json, in_options), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -246,6 +309,10 @@ def status_of(run: Callable[[], Any], debug: bool = False) -> int:
 
     With ``debug`` the traceback stands above the sentence.
     """
+    if sys.stderr is None:  # closed by whoever started this
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process runs
+    if sys.stdout is None:
+        return say(CLOSED)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -265,9 +332,11 @@ def status_of(run: Callable[[], Any], debug: bool = False) -> int:
         return say(in_options(str(error)))
     except MemoryError:
         return say("there is not enough memory for this table: leave columns out with --drop, or take fewer rows.")
+    except UnprintedError as error:
+        return say(UNPRINTED.format(error))
     except OSError as error:
         where = f" '{error.filename}'" if error.filename else ""
-        return say(f"the system refused{where}: {error.strerror or error}; nothing was written.")
+        return say(f"the system refused{where}: {error.strerror or error}; a file is written whole or not at all.")
     except Exception as error:
         if hasattr(error, "format_message"):  # bad usage, as the parser words it
             said = str(error.format_message())

@@ -16,6 +16,7 @@ from fisherleak.reproduce import NAMES
 
 __all__ = [
     "ANSWERED",
+    "METRICS",
     "MODELS",
     "OVER",
     "PUBLIC",
@@ -26,6 +27,7 @@ __all__ = [
     "items",
     "known_to_all",
     "marks",
+    "metrics",
     "models",
     "shapes",
     "ways",
@@ -36,12 +38,14 @@ MODELS = ("auto", "linear", "logistic", "softmax", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
 PUBLIC = ("nothing", "preprocessing")
 """Those of ``audit.model``, which loads scikit-learn."""
-OVER = ("admissible", "max")
+METRICS = ("auc", "log-loss", "accuracy", "r2", "deviance")
+"""Those of ``training.model_kinds``, which loads scikit-learn."""
+OVER = ("any-record", "max")
 """Those of ``audit.released_files``, which loads scikit-learn."""
 SHAPES = ("isotropic", "hessian", "least-loss")
-"""Those of ``protection.shapes``, which loads scikit-learn."""
+"""Those of ``protection.calibrate.shapes``, which loads scikit-learn."""
 WAYS = ("impute", "drop")
-"""Those of ``tables.choices``."""
+"""Those of ``tables.decide.choices``."""
 ANSWERED = ("score", "probability", "label")
 """Those of ``audit.query_log``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
@@ -77,6 +81,11 @@ def models() -> list[str]:
 def known_to_all() -> list[str]:
     """What attackers can be taken to know."""
     return list(PUBLIC)
+
+
+def metrics() -> list[str]:
+    """Measures of utility."""
+    return list(METRICS)
 
 
 def ways() -> list[str]:
@@ -133,8 +142,13 @@ def marks() -> list[str]:
 def _table(ctx: typer.Context) -> str | None:
     """The TABLE of a line whose last option still lacks its value, so that the parser has not got to it."""
     table = ctx.params.get("table")
-    rest = (word for word in ctx.args if word == "-" or not word.startswith("-"))
-    return str(table) if table is not None else next(rest, None)
+    if table is not None:
+        return str(table)
+    # before it may stand other arguments: MODEL of predict
+    arguments = [each.name for each in ctx.command.params if each.param_type_name == "argument"]
+    rest = [word for word in ctx.args if word == "-" or not word.startswith("-")]
+    place = arguments.index("table") - sum(ctx.params.get(name) is not None for name in arguments)
+    return rest[place] if place < len(rest) else None
 
 
 def _insertable(names: Iterable[str]) -> Iterable[str]:

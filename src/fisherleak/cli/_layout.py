@@ -11,7 +11,25 @@ from collections.abc import Sequence
 from fisherleak._support.numbers import number, plus_minus
 from fisherleak.cli._common import emit, printable
 
-__all__ = ["digits", "histogram", "inverse", "pairs", "paragraph", "sentences", "table", "wrapped"]
+__all__ = [
+    "SCREEN",
+    "digits",
+    "histogram",
+    "inverse",
+    "lines",
+    "pair_lines",
+    "pairs",
+    "paragraph",
+    "screen",
+    "sentences",
+    "table",
+    "table_lines",
+    "that_fit",
+    "wrapped",
+]
+
+SCREEN = 24
+"""Lines of 80 columns."""
 
 
 def paragraph(text: str, start: str = "") -> None:
@@ -30,9 +48,13 @@ def inverse(value: float) -> str:
 
 
 def pairs(items: Sequence[tuple[str, str]]) -> None:
+    emit("\n".join(pair_lines(items)))
+
+
+def pair_lines(items: Sequence[tuple[str, str]]) -> list[str]:
+    """Names and what is said of them, as the lines that they take."""
     width = max(len(name) for name, _ in items)
-    for name, text in items:
-        emit(wrapped(f"  {name:<{width}}  ", printable(text)))
+    return [line for name, text in items for line in lines(f"  {name:<{width}}  ", text)]
 
 
 def sentences(title: str, sentences: Sequence[str]) -> None:
@@ -40,6 +62,28 @@ def sentences(title: str, sentences: Sequence[str]) -> None:
         emit(title)
     for sentence in sentences:
         emit(wrapped("  - ", printable(sentence)))
+
+
+def lines(start: str, text: str) -> list[str]:
+    """A text as the lines that it takes; none where there is none."""
+    return wrapped(start, printable(text)).split("\n") if text else []
+
+
+def that_fit(blocks: Sequence[list[str]], room: int) -> list[list[str]]:
+    """The first blocks of lines that fit, and that others were left out; in a pipe lines are whole, and more of them fit."""
+    fitting: list[list[str]] = []
+    for k, block in enumerate(blocks):
+        room -= len(block)
+        if room < (k < len(blocks) - 1):  # a line to say so, but behind the last
+            return [*fitting, [f"  … {number(len(blocks) - k)} more"]]
+        fitting.append(block)
+    return fitting
+
+
+def screen(first: Sequence[str], blocks: Sequence[list[str]], last: Sequence[str] = ()) -> None:
+    """A screen at most: lines that are always shown, and between them the blocks that fit."""
+    fitting = that_fit(blocks, SCREEN - len(first) - len(last))
+    emit("\n".join([*first, *(line for block in fitting for line in block), *last]))
 
 
 def wrapped(start: str, text: str) -> str:
@@ -58,11 +102,15 @@ def wrapped(start: str, text: str) -> str:
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    emit("\n".join([title, *table_lines(head, rows)]))
+
+
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as the lines that it takes."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    emit(title)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 1))
     for name in head:
         table.add_column(name, overflow="fold")
@@ -72,15 +120,17 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
     buffer = io.StringIO()
     console = Console(file=buffer, force_terminal=terminal, width=None if terminal else 160, legacy_windows=False)
     console.print(table)
-    emit(buffer.getvalue().rstrip("\n"))
+    return buffer.getvalue().rstrip("\n").split("\n")
 
 
-def histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> None:
-    """Bars of text, one for each part of the range."""
+def histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> list[str]:
+    """Bars of text, one for each part of the range, as lines."""
     top = max(values) or 1.0
     counts = [0] * bins
     for value in values:
         counts[min(int(bins * value / top), bins - 1)] += 1
+    found = []
     for k, count in enumerate(counts):
         bar = "#" * (max(1, round(width * count / max(counts))) if count else 0)
-        emit(f"  {digits(top * k / bins):>9} to {digits(top * (k + 1) / bins):<9} {bar} {count}")
+        found.append(f"  {digits(top * k / bins):>9} to {digits(top * (k + 1) / bins):<9} {bar} {count}")
+    return found

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, ways
+from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, shapes, ways, whose_etas
 from fisherleak.training.defaults import DEFAULT_L2
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Memory",
     "Missing",
     "Model",
+    "Over",
     "Overwrite",
     "Person",
     "Public",
@@ -37,9 +38,12 @@ __all__ = [
     "Quiet",
     "Reading",
     "Released",
+    "RowsPerPerson",
     "Seed",
+    "Shape",
     "Table",
     "Target",
+    "Verbose",
     "column",
     "grouped",
 ]
@@ -52,8 +56,37 @@ Bounds = Annotated[
         "--bounds",
         metavar="COLUMN=LOW:HIGH",
         autocompletion=columns_to_set,
-        help="Numbers that could be in a column: its scale and centre then follow from them, and no row changes these. Without "
-        "bounds they come from the rows. Repeatable.",
+        help="Least and largest possible value of a column: its scale and centre then follow from them, and no row changes "
+        "these. Without bounds they come from the rows. Repeatable.",
+    ),
+]
+Over = Annotated[
+    str,
+    typer.Option(
+        "--over",
+        metavar="WHOSE",
+        autocompletion=whose_etas,
+        help="Whose etas a release limits: any-record (any record within the bounds), or max (the rows that are there; the "
+        "noise scale then reveals a little about one of them).",
+    ),
+]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape",
+        metavar="SHAPE",
+        autocompletion=shapes,
+        help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, tells more by "
+        "itself). Without it the limit, the bounds and the number of rows decide.",
+    ),
+]
+RowsPerPerson = Annotated[
+    int | None,
+    typer.Option(
+        "--rows-per-person",
+        metavar="N",
+        min=1,
+        help="With --person and --eta: how many rows a person may have. The limit is on all of them together.",
     ),
 ]
 Table = Annotated[
@@ -110,7 +143,7 @@ Levels = Annotated[
         "--levels",
         metavar="COLUMN=a,b,c",
         autocompletion=columns_to_set,
-        help="Levels of a category that are public, whether a row has them or not. A release pools others with fewer than 5 "
+        help="Categories of a column that are public, whether a row has them or not. A release pools others with fewer than 5 "
         "rows into '(other)'. Repeatable.",
     ),
 ]
@@ -157,6 +190,14 @@ Columns = Annotated[
         help="Names of the columns of a CSV file without a header, with commas between them, or a file that holds them.",
     ),
 ]
+Sheet = Annotated[
+    str | None,
+    typer.Option(
+        "--sheet",
+        metavar="NAME|N",
+        help="The sheet of a workbook, or the data frame of a file of R, by its name or counted from 1 (default: the first).",
+    ),
+]
 Released = Annotated[
     Path | None,
     typer.Option("--released", metavar="MODEL", help="A model saved by 'fisherleak release'; TABLE is its table."),
@@ -181,6 +222,7 @@ Memory = Annotated[
 Quick = Annotated[
     bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, and let no attacker learn.")
 ]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print every table and assumption.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Debug = Annotated[bool, typer.Option("--debug", help="On errors, show the traceback too.")]
@@ -197,9 +239,10 @@ Form = Annotated[
         "encoding": (Encoding, None),
         "header": (Header, None),
         "columns": (Columns, None),
+        "sheet": (Sheet, None),
     },
 ]
-"""How a CSV file is written, as ``source_table`` takes it."""
+"""How a file is written, as ``source_table`` takes it."""
 Reading = Annotated[
     dict[str, Any],
     {

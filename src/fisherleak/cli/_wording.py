@@ -38,11 +38,15 @@ OPTIONS = {
             "policy",
             "of",
             "released",
+            "metric",
+            "board",
         )
     },
-    **{name: f"--{name}" for name in ("header", "columns", "decimal", "na", "unite", "person", "missing")},
+    **{name: f"--{name}" for name in ("header", "columns", "sheet", "decimal", "na", "unite", "person", "missing")},
     "shape_from": "--shape-from",
+    "rows_per_person": "--rows-per-person",
     "keep_total": "--keep-total",
+    "attacks": "--no-attacks",
     "quick": "--quick",
     "numbers": "--number",
     "categories": "--category",
@@ -74,7 +78,7 @@ def in_options(sentence: str) -> str:
 
 
 def told(value: Any) -> Any:
-    """A summary or card with all its sentences in these terms; names and values are the user's own and stay."""
+    """A summary or model card with all its sentences in these terms; names and values are the user's own and stay."""
     if isinstance(value, dict):
         return {key: _told_under(key, item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
@@ -109,7 +113,8 @@ def _given(option: str, value: str) -> list[str]:
     except (ValueError, SyntaxError):
         return [option, value]  # a word that stands for a value
     if isinstance(known, bool):
-        return [option if known else f"--no-{option.removeprefix('--')}"]
+        off = option if option.startswith("--no-") else f"--no-{option.removeprefix('--')}"
+        return [option if known else off]
     if ranged:
         return [word for name in known for word in (option, f"{_quoted(str(name))}=LOW:HIGH")]
     items = known if isinstance(known, (list, tuple)) else [known]

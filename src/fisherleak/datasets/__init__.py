@@ -4,8 +4,7 @@ Files are looked for in ``data_home``, then in the folder that ``FISHERLEAK_DATA
 downloaded to. No pickle is ever loaded. Adding a data set is adding a file with its loader and a line to ``__all__``.
 """
 
-from fisherleak.datasets._dataset import Dataset
-from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
+from fisherleak.datasets._files import Dataset, Source, check_contents, locate, read_bytes
 from fisherleak.datasets.adult import load_adult
 from fisherleak.datasets.cifar10 import load_cifar10
 from fisherleak.datasets.iwpc import load_iwpc

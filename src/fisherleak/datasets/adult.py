@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak.datasets._dataset import Dataset
-from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
-from fisherleak.datasets._tables import parse_csv
+from fisherleak.datasets._files import Dataset, Source, check_contents, locate, parse_csv, read_bytes
 from fisherleak.errors import DataError
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["load_adult"]
 
 CONTENTS = {
     "adult.data": "sha256:5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",

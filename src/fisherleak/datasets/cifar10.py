@@ -9,13 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.datasets._dataset import Dataset
-from fisherleak.datasets._files import Source, locate, read_bytes
-from fisherleak.datasets._images import image_pipeline
+from fisherleak.datasets._files import Dataset, Source, image_pipeline, locate, read_bytes
 from fisherleak.datasets.mnist import as_codes_of, chosen_classes
 from fisherleak.errors import DataError
-
-__all__ = ["load_cifar10", "read_records"]
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 RECORD = 1 + 3 * 32 * 32

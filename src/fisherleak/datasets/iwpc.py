@@ -10,11 +10,7 @@ import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
-from fisherleak.datasets._dataset import Dataset
-from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
-from fisherleak.datasets._tables import parse_csv
-
-__all__ = ["load_iwpc"]
+from fisherleak.datasets._files import Dataset, Source, check_contents, locate, parse_csv, read_bytes
 
 FILE = "iwpc-scaled.csv"
 CONTENTS = "sha256:fc81402548298d703a92c63d84c8d2e2da266af7ccda35025d35f431934977f3"

@@ -13,12 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.datasets._dataset import Dataset
-from fisherleak.datasets._files import Source, check_contents, locate, read_bytes
-from fisherleak.datasets._images import image_pipeline
+from fisherleak.datasets._files import Dataset, Source, check_contents, image_pipeline, locate, read_bytes
 from fisherleak.errors import DataError, InvalidInputError
-
-__all__ = ["as_codes_of", "chosen_classes", "load_mnist", "read_idx"]
 
 # Of the decompressed contents: the gzip files of different mirrors differ.
 CONTENTS = {

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoding", "common_coordinates", "tangent_basis"]
-
 Matrix = NDArray[np.float64]
 SAME = 1e-12
 """Difference of matrices of ones and zeros (and codes), relative to their size, that is rounding."""
@@ -34,7 +32,7 @@ def tangent_basis(k: int) -> Matrix:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the coordinates of a category follow the one-hot vector of its levels.
+    """How the coordinates of a category follow the one-hot vector of its categories.
 
     Parameters
     ----------

@@ -24,19 +24,8 @@ from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.rows import sum_groups, sum_rows
 
 if TYPE_CHECKING:
-    from fisherleak.engine.norms.averaged import Averaged
+    from fisherleak.engine.norms.averaged_over_draws import Averaged
 
-__all__ = [
-    "Information",
-    "Product",
-    "Release",
-    "Releases",
-    "certain_norm",
-    "group_norms",
-    "norms_of_sets",
-    "rounding_of",
-    "set_norm",
-]
 
 GROUP_VALUES = 2**24
 """Values of the matrices of all groups that are summed in one pass over lazy rows."""

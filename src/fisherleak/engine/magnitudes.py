@@ -13,8 +13,6 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["LEAST", "MOST", "check_directions", "check_extremes", "check_penalty", "extremes"]
-
 LEAST, MOST = 1e-30, 1e30
 """Between these must lie the largest value of a column, the largest label and the largest weight."""
 LIGHTEST = 1e-140

@@ -1,18 +1,9 @@
-r"""Fisher information loss of a noisy model about its training data, at every granularity.
-
-The Fisher information that released parameters :math:`w' = w^* + b` hold about any set S of data values is
-:math:`J_S^T I_b J_S`, and (paper, definition 1 and equation 13)
-
-.. math:: \eta(S) = \|J_S\|_2 / \sigma
-
-for Gaussian noise of scale sigma. 1 / eta(S) is the least standard deviation with which an unbiased
-attacker who knows everything outside S can recover a value (or any unit combination of values) in S.
-"""
+"""What a release reveals about its training data: etas, shares revealed and membership, and the same with other noise."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,40 +11,44 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.checks import check_positive
-from fisherleak._support.pickles import Pickled
-from fisherleak.engine.changes.removal import CLOSE
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
+from fisherleak.bounds import epsilon, misses
+from fisherleak.engine.changes.removal import CLOSE, EXACT
+from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
+from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.mechanisms.interface_answers import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
-from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
-from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.noise.calibrated import Frame, declared_frame, keeps_calibration
-from fisherleak.engine.norms import with_other_noise
-from fisherleak.engine.norms.averaged import shaped_by
+from fisherleak.engine.noise import check_noise
+from fisherleak.engine.noise.calibration_record import Frame, declared_frame, keeps_calibration
+from fisherleak.engine.norms import information_of, one_release, with_other_noise
+from fisherleak.engine.norms.averaged_over_draws import shaped_by
 from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
-from fisherleak.leakage.membership.membership_distance import membership_of, presence_kind, refuse_lazy_groups
-from fisherleak.leakage.membership.recognised import RowsFrame, acting_in, certain
+from fisherleak.leakage.etas import EtasOfValues
+from fisherleak.leakage.membership_distance import (
+    RowsFrame,
+    acting_in,
+    certain,
+    membership_kind_of,
+    membership_of,
+    refuse_lazy_groups,
+)
+from fisherleak.leakage.rows_of_people import (
+    refuse_people,
+)
 from fisherleak.leakage.shares import rms_etas, share_of
-from fisherleak.models import Queried, Table
-from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
+from fisherleak.models import Table
+from fisherleak.rows.selection import rows_by_group
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
     from typing_extensions import TypeIs
 
-__all__ = ["Leakage", "check_leakage", "is_leakage"]
-
-LARGEST_FIM = 20_000
-"""Values past which a Fisher information matrix would not fit in ordinary memory."""
-
 
 @dataclass(frozen=True, repr=False)
-class Leakage(Pickled):
+class Leakage(EtasOfValues):
     """What one release, or several, reveal about the data. Made by :func:`measure` and ``compose``.
 
     Every method returns eta (not its square): the square root of the largest eigenvalue of the Fisher information
@@ -73,60 +68,7 @@ class Leakage(Pickled):
     Examples of the methods go on from here.
     """
 
-    _information: Information = field(repr=False)
-    _noise: Noise | Interface | SelfShaped | None
-    _table: Table = field(repr=False)
-    _notes: tuple[str, ...] = field(default=(), repr=False)
-    _absent: Any = field(default=None, repr=False)
-    """(n, number of attributes): cells that were missing and that an imputer filled; None where there are none."""
-    _queried: Queried | None = field(default=None, repr=False)
-    """How queries to the model become its features; None where that is not known."""
-    _frames: tuple[RowsFrame, ...] = field(default=(), repr=False)
-    """Public centres and scales that come from the rows: who moves them is recognised."""
-    _frame: Frame = field(default=(), repr=False)
-    """Those that declared bounds give instead, with the noise that was calibrated with them."""
-
-    # what is measured
-
-    @property
-    def attributes(self) -> list[str]:
-        """Names of the attributes, in order; a one-hot encoded column is one attribute."""
-        return [attribute.name for attribute in self._information.attributes]
-
-    @property
-    def sizes(self) -> list[int]:
-        """Dimension of each attribute: 1 for a number, one per direction for an encoded category."""
-        return [attribute.size for attribute in self._information.attributes]
-
-    @property
-    def noise(self) -> Any:
-        """The noise of the release, or the answers that were measured."""
-        if self._noise is None:
-            raise InvalidInputError("A composition has a noise for each release; ask the releases for theirs.")
-        return self._noise
-
-    @property
-    def above_average(self) -> float:
-        """By which part the eta of the most exposed row, where it is an upper limit, is above its average; else zero.
-
-        Of objective perturbation that is averaged over draws: 0.2 says that the limit is 1.2 times the average, and more
-        ``draws`` bring it nearer. Noise that is calibrated to such limits is larger than needed by about that part.
-        """
-        averaged = self._information.averaged
-        if averaged is None or not self.n:
-            return 0.0
-        row, _ = averaged.largest_norm(averaged.attributes, True)
-        return averaged.above_average(row)
-
-    @property
-    def n(self) -> int:
-        """Number of examples."""
-        return int(self._information.rows[0].shape[0])
-
-    @property
-    def fits(self) -> list[Fit]:
-        """The fits whose releases are measured."""
-        return list(self._information.fits)
+    # the same model, released otherwise
 
     def with_noise(self, noise: Any) -> Leakage:
         """The same model released with other noise, or known by answers to queries alone.
@@ -160,6 +102,12 @@ class Leakage(Pickled):
     def _not_framed(self, names: Collection[str]) -> Leakage:
         """The same, with columns of these names in the rows' frame whatever their bounds."""
         return replace(self, _frames=tuple(frame.unnamed(names) for frame in self._frames)) if names else self
+
+    def _read_as(self, attributes: tuple[Attribute, ...], table: Table, names: Mapping[int, str]) -> Leakage:
+        """The same with other attributes of the same features, and names of features for bounds to give a frame to."""
+        information = information_of(replace(one_release(self._information), attributes=attributes))
+        frames = tuple(frame.named(names) for frame in self._frames)
+        return replace(self, _information=information, _table=table, _absent=None, _frames=frames)
 
     def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
         """The same with the frame that declared bounds give, where a noise can remember it."""
@@ -195,156 +143,7 @@ class Leakage(Pickled):
         """The same model, known by what has been told of it."""
         return replace(self, _information=with_other_noise(self._information, found), _noise=by)
 
-    # one number per example, cell, attribute, group
-
-    def per_example(
-        self, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
-    ) -> Array:
-        """Eta of each example, (n,), over all its values or over some attributes.
-
-        Parameters
-        ----------
-        attributes : names or numbers, optional
-            All attributes and the label if not given.
-        label : bool, optional
-            Whether the label counts. By default it does only when no attributes are named.
-
-        Examples
-        --------
-        >>> leak.per_example()[:3].round(4)
-        array([1.873 , 0.5077, 1.2566])
-        >>> leak.per_example(["age", "bmi"])[:3].round(4)
-        array([0.0197, 0.0242, 0.0159])
-        """
-        chosen, label = self._chosen(attributes, label)
-        return self._information.example_norms(chosen, label) / self._scale
-
-    def per_cell(self) -> Array:
-        """Eta of every attribute of every example, (n, number of attributes); NaN for cells that were missing.
-
-        A cell that an imputer filled belongs to no one: it has no eta, and adds nothing to that of its row.
-
-        Examples
-        --------
-        >>> leak.per_cell()[0, :3].round(5)  # age, sex and bmi of the first row
-        array([0.00166, 0.06502, 0.01959])
-        """
-        cells = self._information.cell_norms(self._information.attributes) / self._scale
-        if self._absent is None:
-            return cells
-        xp = namespace(cells)
-        return xp.where(like(self._absent, cells, xp), xp.full_like(cells, float("nan")), cells)
-
-    def per_label(self) -> Array:
-        """Eta of each example's label alone, (n,).
-
-        Examples
-        --------
-        >>> leak.per_label()[:3].round(5)
-        array([0.00253, 0.0042 , 0.00219])
-        """
-        return self._information.example_norms((), True) / self._scale
-
-    def per_attribute(self) -> Array:
-        """Eta of each attribute over all examples jointly, (number of attributes,).
-
-        Examples
-        --------
-        >>> leak.per_attribute()[:3].round(4)
-        array([0.0324, 3.4142, 0.7205])
-        """
-        return self._information.attribute_norms(self._information.attributes) / self._scale
-
-    def of(
-        self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
-    ) -> float:
-        """Eta of any rows x any attributes, taken jointly.
-
-        Parameters
-        ----------
-        rows : mask or positions, optional
-            Positions count from 0, whatever the table's index. All rows if not given.
-        attributes : names or numbers, optional
-            All attributes and the labels if not given.
-        label : bool, optional
-            Whether the labels count. By default they do only when no attributes are named.
-
-        Examples
-        --------
-        >>> round(leak.of(rows=[0, 1], attributes=["bmi"]), 4)
-        0.0309
-        """
-        chosen, label = self._chosen(attributes, label)
-        return set_norm(self._information, chosen, label, self._rows(rows)) / self._scale
-
-    def by_group(self, labels: Any) -> dict[Any, float]:
-        """Eta of each sub-population, its rows taken jointly, as a mapping from group to eta.
-
-        Any number of groups is possible: where several rows belong to one person, ``by_group(person)`` is the eta of each
-        person. Rows in memory are sorted by group once and each is read once, so that the work does not grow with the number
-        of groups but for one eigenvalue of each.
-
-        Parameters
-        ----------
-        labels : str or array of shape (n,)
-            A column of the table, or the group (or person) of each row, numbers or text.
-
-        Examples
-        --------
-        >>> {sex: round(eta, 3) for sex, eta in leak.by_group("sex").items()}
-        {1.0: 27.287, 2.0: 23.534}
-        """
-        labels = self._labels(labels)
-        X = self._information.rows[0]
-        if is_lazy(X):
-            labels = lazy_labels(labels, X)
-            groups = distinct(labels)
-            norms = group_norms(self._information, labels, groups, missing)
-            return {group: norm / self._scale for group, norm in zip(groups, norms, strict=True)}
-        members = rows_by_group(labels, self.n)
-        xp = namespace(X)
-        sets = [rows if namespace(rows) is xp else check_rows(rows, self.n, X) for rows in members.values()]
-        norms = norms_of_sets(self._information, self._information.attributes, True, sets)
-        return {group: norm / self._scale for group, norm in zip(members, norms, strict=True)}
-
-    def dataset(self) -> float:
-        """Eta of everything: all attributes and labels of all rows.
-
-        Examples
-        --------
-        >>> round(leak.dataset(), 3)
-        36.033
-        """
-        return self.of()
-
-    def fim(
-        self, rows: Any = None, attributes: Sequence[str | int] | str | int | None = None, label: bool | None = None
-    ) -> Array:
-        """The Fisher information matrix of a few values.
-
-        Ordered row by row: for each row its attributes (in order; a block has a column per direction), then its label.
-        The matrix of more values than released parameters is singular: the variance of any unbiased estimate of a unit
-        combination of the values is at least 1 / eta^2, but a bound through the inverse exists only in its range.
-
-        Examples
-        --------
-        >>> F = leak.fim(rows=[0], attributes=["age", "bmi"])
-        >>> bool(np.isclose(np.linalg.eigvalsh(F)[-1], leak.per_example(["age", "bmi"])[0] ** 2))
-        True
-        """
-        chosen, label = self._chosen(attributes, label)
-        positions = self._rows(rows)
-        rows_asked = self.n if positions is None or is_lazy(positions) else positions.shape[0]
-        count = rows_asked * (sum(a.size for a in chosen) + int(label))
-        if count > LARGEST_FIM:
-            raise InvalidInputError(
-                f"The Fisher information matrix of {count} values has {count**2:.1e} entries; ask for fewer rows or "
-                "attributes (eta of any set is cheap: use of())."
-            )
-        J = self._information.written_out(chosen, label, positions) / self._scale
-        xp = namespace(J)
-        flat = xp.reshape(xp.permute_dims(J, (1, 0, 2)), (J.shape[1], -1))
-        return flat.T @ flat
+    # beliefs about values
 
     def revealed(
         self,
@@ -376,7 +175,7 @@ class Leakage(Pickled):
         column are exact, by refits, and all others are exact or upper bounds (1 where there is none). It is an average over
         the belief: nothing is said about an attacker's error at one value of v.
 
-        **Data-dependent covariance.** For ``shape="hessian"`` and ``"least-loss"`` with ``over="admissible"``,
+        **Data-dependent covariance.** For ``shape="hessian"`` and ``"least-loss"`` with ``over="any-record"``,
         :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) the noise is made anew with
         each v, its scale kept, and eta counts what its covariance tells: unlike ``per_cell()``, which holds a Gaussian's shape
         fixed. An upper bound for least loss. Noise that follows the most exposed rows (these shapes with ``over="max"``) is
@@ -387,6 +186,11 @@ class Leakage(Pickled):
         >>> leak.revealed("bmi")[:3, 0].round(4)
         array([0.0043, 0.0082, 0.0033])
         """
+        if self._people is not None:
+            raise InvalidInputError(
+                "revealed is about single values, and a person may have a value in several rows: measure without person=, or "
+                "use per_cell() for the etas of a person's columns."
+            )
         chosen, _ = self._chosen(attributes, None)
         own = show.attribute_spreads(self, self._table, spread or {})
         places = [self.attributes.index(attribute.name) for attribute in chosen]
@@ -400,10 +204,10 @@ class Leakage(Pickled):
             exposure = xp.take(rms, like(places, rms, xp), axis=1) * like(own[places], rms, xp)
         return share_of(exposure)
 
-    # presence
+    # membership
 
     def membership(self, tolerance: float = CLOSE) -> Array:
-        r"""How well someone's presence in the data can be told, (n,): mu of leaving each row out.
+        r"""How well someone's membership in the data shows, (n,): mu of leaving each row out.
 
         .. math:: \mu_i = |W (w_{(-i)} - w)| / \sigma
 
@@ -426,14 +230,16 @@ class Leakage(Pickled):
         :class:`fisherleak.ObjectivePerturbation`) there is no mu: the noise is made anew without the row, and given is the mu
         that has the accuracy of the best test at even odds, :math:`2 \Phi^{-1}(accuracy)`; ``membership_kind`` says so. A scale
         that present rows decided (``over="max"``) for a shape that is public is held fixed. So are weights and n l2: the row
-        leaves the sum of losses, and nothing else changes. Measured end to end (``public="nothing"``) it leaves the scalers
-        too: their standard deviations are those of the other rows. A row without weight, in the loss and in the scalers, has a
-        mu of zero. Infinite where there is no minimum without the row (the only one of its class, say): such a release tells
-        for certain. For several independent releases the squares of mu add up.
+        leaves the sum of losses, and nothing else changes. (Of a fit with ``per_row``, as tables and ``PoissonRegressor`` are
+        trained, (n - 1) l2.)
+        Measured end to end (``public="nothing"``) it leaves the scalers too: their standard deviations are those of the other
+        rows. A row without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without
+        the row (the only one of its class, say): such a release tells for certain. For several independent releases the squares
+        of mu add up.
 
         **Scales and centres.** End to end, noise without a shape acts in units of the columns' scales and at their centres,
         both from the rows on a public grid. A release shows them, so a row whose removal moves one of them is recognised: its
-        mu is infinite. Noise of ``fl.calibrate(..., over="admissible", bounds=...)`` takes them from the bounds instead. With
+        mu is infinite. Noise of ``fl.calibrate(..., over="any-record", bounds=...)`` takes them from the bounds instead. With
         ``public="preprocessing"`` scales and centres are taken as public: that is the assumption, and rows that move them are
         not named.
 
@@ -442,7 +248,9 @@ class Leakage(Pickled):
         >>> leak.membership()[:3].round(4)
         array([0.1417, 0.0298, 0.0806])
         """
-        return certain(membership_of(self, check_positive(tolerance, "tolerance")), self._shown_frames)
+        tolerance = check_positive(tolerance, "tolerance")
+        sets = None if self._people is None else list(self._people.rows)
+        return certain(membership_of(self, tolerance, sets), self._shown_frames, sets)
 
     @property
     def membership_kind(self) -> str:
@@ -457,7 +265,7 @@ class Leakage(Pickled):
         >>> leak.membership_kind
         'mu'
         """
-        return presence_kind(self)
+        return membership_kind_of(self)
 
     def membership_by_group(self, labels: Any, tolerance: float = CLOSE) -> dict[Any, float]:
         r"""How well it can be told whether a group, a person with several rows say, was in the data: mu of leaving it out.
@@ -493,12 +301,66 @@ class Leakage(Pickled):
         found = certain(host(membership_of(self, tolerance, sets)), self._shown_frames, sets)
         return dict(zip(members, found.tolist(), strict=True))
 
+    def epsilon(self, delta: float = 1e-5) -> Array:
+        r"""What someone from differential privacy asks, of each row (or person) and for this table: epsilon at a delta, (n,).
+
+        The two releases, with the row and without it, are told apart by no test better than this epsilon and delta allow:
+        :func:`fisherleak.bounds.epsilon` of :meth:`membership`, as exact as it can be.
+
+        Parameters
+        ----------
+        delta : float
+            Above 0 and below 1.
+
+        Notes
+        -----
+        **What holds, and when.** Everything that :meth:`membership` assumes. It is computed from these rows, and says nothing
+        about tables that could have been: it is not differential privacy, and it must not be published. Of a composition it is
+        that of all releases together. Where rows decide the noise's covariance there is no mu, and it is refused.
+
+        Examples
+        --------
+        >>> leak.epsilon(delta=1e-5)[:3].round(3)
+        array([0.498, 0.091, 0.269])
+        """
+        return epsilon(self._mu("epsilon"), delta)
+
+    def tradeoff(self, alpha: float) -> Array:
+        r"""The least part of cases in which a test misses that a row (or person) is in the data, (n,), by its false alarms.
+
+        .. math:: \Phi(\Phi^{-1}(1 - \alpha) - \mu_i)
+
+        Parameters
+        ----------
+        alpha : float
+            How often the test says "in the data" of a release without the row; above 0 and below 1.
+
+        Notes
+        -----
+        What holds, and when, is as for :meth:`epsilon`.
+
+        Examples
+        --------
+        >>> leak.tradeoff(0.05)[:3].round(4)
+        array([0.9336, 0.9469, 0.9411])
+        """
+        return misses(self._mu("tradeoff"), alpha)
+
+    def _mu(self, who: str) -> Array:
+        """Mu of each row or person, as exact as it can be, for numbers that follow from it alone."""
+        if self.membership_kind != "mu":
+            raise InvalidInputError(
+                f"{who} follows from mu, and there is none where rows decide the noise's covariance. Use membership(), "
+                "which says how often the best test is correct, or noise with shape='isotropic'."
+            )
+        return self.membership(EXACT)
+
     # for people
 
     def __repr__(self) -> str:
         count = len(self.fits)
         noise = f"{count} release{'s' * (count > 1)}" if self._noise is None else repr(self._noise)
-        return f"Leakage({self.n} examples, {len(self.attributes)} attributes, {noise}{show.in_brief(self)})"
+        return f"Leakage({show.whom(self)}, {len(self.attributes)} attributes, {noise}{show.in_brief(self)})"
 
     def _repr_html_(self) -> str:
         return show.html(self)
@@ -515,9 +377,9 @@ class Leakage(Pickled):
     ) -> Any:
         """The page that ``fisherleak audit`` writes, for this model: one HTML file that opens offline.
 
-        Verdict, the most exposed rows by their number (or index label), shares revealed and errors by column, groups, presence
-        where it is known, and a slider for the noise. Values of rows are not on it; it is derived from the data all the same,
-        without noise, and stays in the house. Utility and attacks are not measured here: they need held-out rows and time.
+        Verdict, the most exposed rows by their number (or index label), shares revealed and errors by column, groups,
+        membership where it is known, and a slider for the noise. Values of rows are not on it; it is derived from the data all
+        the same, without noise: keep it internal. Utility and attacks are not measured here: they need held-out rows and time.
 
         Parameters
         ----------
@@ -540,6 +402,10 @@ class Leakage(Pickled):
         --------
         >>> leak.report("report.html", title="Diabetes", groups="sex", max_eta=2.0)  # doctest: +SKIP
         """
+        if self._people is not None:
+            raise InvalidInputError(
+                "report shows rows, and this leakage is about people: fl.audit(model, X, y, noise, person=ids).report(path)."
+            )
         # a room below this one: loaded when called
         return import_module("fisherleak.report.outputs").write_report(
             self, path, title=title, groups=self._labels(groups), max_eta=max_eta, spread=spread, overwrite=overwrite
@@ -556,7 +422,7 @@ class Leakage(Pickled):
         >>> list(leak.to_frame().columns[[0, 1, -2, -1]])
         ['eta', 'eta[age]', 'eta_label', 'membership']
         """
-        frame: pandas.DataFrame = show.to_frame(self, self._table.index)
+        frame: pandas.DataFrame = show.to_frame(self, self._table.index if self._people is None else self.people)
         return frame
 
     def summary(self) -> str:
@@ -576,41 +442,15 @@ class Leakage(Pickled):
         --------
         >>> leak.plot(groups="sex")  # doctest: +SKIP
         """
+        if groups is not None:
+            refuse_people(self, "plot with groups")
         return show.plot(self, self._labels(groups), ax)
-
-    # how arguments are read
-
-    @property
-    def _scale(self) -> float:
-        # a composition carries each release's scale in its Jacobian
-        if self._noise is None or self._information.data_dependent:
-            return 1.0
-        return float(self._noise.scale)
 
     @property
     def _shown_frames(self) -> tuple[RowsFrame, ...]:
         """The frames that the release tells."""
         left = [frame.without(self._frame) for frame in self._frames if frame.shows(self._noise)]
         return tuple(frame for frame in left if frame is not None)
-
-    def _certain(self, attributes: Any, label: bool | None, top: Sequence[tuple[int, float]]) -> float:
-        """An eta that the most exposed examples are certainly not above; ``top`` are their rows and etas."""
-        chosen, counted = self._chosen(attributes, label)
-        scale = self._scale
-        return max(self._information.certain(chosen, counted, row, eta * scale) for row, eta in top) / scale
-
-    def _chosen(
-        self, attributes: Sequence[str | int] | str | int | None, label: bool | None
-    ) -> tuple[tuple[Attribute, ...], bool]:
-        return chosen_attributes(self._information.attributes, attributes, label)
-
-    def _rows(self, rows: Any) -> Array | None:
-        if rows is None:
-            return None
-        return check_rows(rows, self.n, self._information.rows[0])
-
-    def _labels(self, labels: Any) -> Any:
-        return self._table.labels(labels) if isinstance(labels, str) else labels
 
 
 def is_leakage(given: object) -> TypeIs[Leakage]:
@@ -619,6 +459,7 @@ def is_leakage(given: object) -> TypeIs[Leakage]:
 
 
 def check_leakage(given: object, who: str) -> None:
-    """Refuse what is no leakage by the name of what takes one."""
+    """Refuse what is no leakage about rows by the name of what takes one."""
     if not is_leakage(given):
         raise InvalidInputError(f"{who} takes a leakage from fisherleak.measure; got {type(given).__name__}.")
+    refuse_people(given, who)

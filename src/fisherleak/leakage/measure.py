@@ -14,16 +14,16 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.engine.fit.minimise import is_fit
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
+from fisherleak.engine.mechanisms.interface_answers import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
-from fisherleak.engine.mechanisms.served import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
+from fisherleak.engine.noise.calibration_record import declared_frame
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
-from fisherleak.leakage.looseness import looseness_of
-from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
+from fisherleak.leakage.measurement import looseness_of
+from fisherleak.leakage.membership_distance import FrameColumn, RowsFrame
+from fisherleak.leakage.rows_of_people import rows_of_people
 from fisherleak.models import Queried, Reading, Table, as_table, read
-
-__all__ = ["larger_side", "measure", "measure_own"]
 
 PUBLIC = ("preprocessing", "nothing")
 
@@ -49,6 +49,7 @@ def measure(
     attributes: Any = None,
     polish: bool | None = None,
     public: str = "preprocessing",
+    person: VectorLike | str = None,
 ) -> Leakage:
     """Measure what a model, released with noise on its parameters, reveals about its training data.
 
@@ -89,6 +90,9 @@ def measure(
         Noise without a shape then acts on (coefficients times their columns' scales, level at their centres, t), scales and
         centres on a public grid; a shape is over raw coefficients, the raw intercept, then t. Either way, a cell that was
         missing and was filled has no eta.
+    person : str or array of shape (n,), optional
+        A column of X, or whose row each is. All rows of a person are one: whatever gives a number for each row gives one for
+        each person then, in the order of ``leak.people``. For tables in memory.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def measure(
     -----
     **What holds, and when.** Every eta is exact, to rounding, for the model's own training procedure: the minimiser
     of the weighted, l2-penalised sum of losses, with the weights, l2, attributes' encoding and any preprocessing taken
-    as fixed and public. The attacker may know all other data. How well presence in the data can be told is measured beside
+    as fixed and public. The attacker may know all other data. How well membership can be seen is measured beside
     it (:meth:`Leakage.membership`). What FIL does not give: differential privacy, or a bound on biased estimators (for these
     see ``fisherleak.bounds``).
 
@@ -123,18 +127,22 @@ def measure(
     noise = Gaussian(1.0) if noise is None else noise
     behind = X if isinstance(X, BehindNetwork) else None
     if is_self_shaped(noise) and behind is None:
-        return measure(model, X, y, None, sample_weight, attributes, polish, public).with_noise(noise)
+        return measure(model, X, y, None, sample_weight, attributes, polish, public, person).with_noise(noise)
     if not is_interface(noise):
         check_noise(noise)
     assert not is_self_shaped(noise)
     if public not in PUBLIC:
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
     if behind is not None:
+        if person is not None:
+            raise InvalidInputError("person is for tables, and X is behind a network: leave it out.")
         check_noise(noise)
         about_features = measure(model, behind.features, y, noise, sample_weight, None, polish, public)
         return behind.about_inputs(about_features, attributes)
     table = as_table(X)
-    return _measured(read(model, table, y, sample_weight, polish, public), model, table, noise, attributes)
+    people = None if person is None else rows_of_people(person, table)
+    found = _measured(read(model, table, y, sample_weight, polish, public), model, table, noise, attributes)
+    return found if people is None else replace(found, _people=people)
 
 
 def measure_own(
@@ -174,21 +182,30 @@ def _measured(
     notes = () if loose is None else (loose.note(),)
     frames = () if reading.folding is None else _frames(reading, reading.folding, table)
     absent = _absent(reading) if reading.absent else None
-    return Leakage(reading.information(whitening), noise, table, notes, absent, queried, _frames=frames)
+    found = Leakage(reading.information(whitening), noise, table, notes, absent, queried, _frames=frames)
+    if reading.other is not None and not quiet:  # who is quiet releases what is measured
+        found = replace(found, _away=reading.other.centred_theta - reading.fit.centred_theta)
+    # noise that was calibrated with declared bounds acts in the frame that they give
+    return found.with_noise(noise) if declared_frame(noise) else found
 
 
 def _frames(reading: Reading, folding: Folding, table: Table) -> tuple[RowsFrame, ...]:
     """Centres and scales that folded scalers learned, in whose frame noise without a shape acts."""
-    if folding.filling is not None:
-        return ()  # with imputers membership is not measured, and released values are counted from the centres
-    X = np.asarray(host(reading.data.X))
+    X, filled = np.asarray(host(reading.data.X)), folding.filling is not None
     names: dict[int, str] = {}
-    for attribute in reading.attributes:
+    for attribute in () if filled else reading.attributes:  # bounds give nothing to what an imputer filled
         if attribute.name in table.names and table.is_numeric(table.names.index(attribute.name)):
             values = table.numbers(table.names.index(attribute.name))
-            names |= {k: attribute.name for k in attribute.columns if np.array_equal(X[:, k], values)}
+            there = ~np.isnan(values)
+            names |= {k: attribute.name for k in attribute.columns if np.array_equal(X[there, k], values[there])}
     columns = tuple(
-        FrameColumn(k, scale.public[1], scale.public[0], centred=scale.centred, scaled=scale.scaled, name=names.get(k))
+        FrameColumn(
+            *(k, scale.public[1], scale.public[0]),
+            centred=scale.centred,
+            scaled=scale.scaled,
+            name=names.get(k),
+            by_moments=scale.by_moments and not filled,
+        )
         for k, scale in enumerate(reading.scales)
         if scale.centred or scale.scaled
     )

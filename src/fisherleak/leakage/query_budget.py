@@ -13,13 +13,11 @@ from typing import Any
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import TableLike
-from fisherleak.engine.mechanisms.served import OF, Answers, Interface, SampledLabels, added, told_by
+from fisherleak.engine.mechanisms.interface_answers import OF, Answers, Interface, SampledLabels, added, told_by
 from fisherleak.engine.noise import Noise
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage, check_leakage
 from fisherleak.rows.summary import digest
-
-__all__ = ["queries_until"]
 
 MOST = 1e100
 """Root of a number of rounds that is counted."""
@@ -81,7 +79,7 @@ def queries_until(
         )
     if not by.independent:
         raise InvalidInputError(
-            "noise of answers must be known to be independent here: Gaussian without a shape, Laplace or Bounded."
+            "noise of answers must be known to be independent here: Gaussian without `shape`, Laplace or Bounded."
         )
     features = leakage._queried.features(X_query)
     if not features.shape[0]:

@@ -11,23 +11,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak._support.grids import GAP
-from fisherleak._support.namespaces import Sums
+from fisherleak._support.namespaces import Sums, Vector
 from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.noise.calibrated import has_own_shape
-from fisherleak.engine.prior.mean_squares import Beliefs, Means, means_over
+from fisherleak.engine.noise.calibration_record import has_own_shape
+from fisherleak.engine.prior.believed_cells import Beliefs
+from fisherleak.engine.prior.mean_squares import Means, means_over
 from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
-
-__all__ = ["rms_etas", "share_of", "share_unknown", "squared_etas"]
-
-Vector = NDArray[np.float64]
 
 
 def share_of(exposure: Any) -> Any:
@@ -66,7 +62,7 @@ def _unknown_shape(jacobian: Jacobian) -> str:
     if jacobian.several:
         return "the covariance of this noise is data-dependent, which is counted for one output: use shape='isotropic'"
     return (
-        "the covariance of this noise, and its scale, follow the rows that weigh most: calibrate with over='admissible', "
+        "the covariance of this noise, and its scale, follow the rows that weigh most: calibrate with over='any-record', "
         "or use shape='isotropic'"
     )
 
@@ -137,8 +133,7 @@ def _means(
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:
     """Whether features are affine in the attribute, and at most one of its scales moves."""
-    curved = attribute.directions is not None and attribute.directions.ndim == 3
-    return attribute.size == 1 and not curved and (folding is None or len(attribute.columns) == 1)
+    return attribute.size == 1 and not attribute.curved and (folding is None or len(attribute.columns) == 1)
 
 
 def _takes_any_label(jacobian: Jacobian) -> bool:

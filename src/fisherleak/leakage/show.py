@@ -13,10 +13,10 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
 from fisherleak.engine.changes.removal import is_known, is_light
-from fisherleak.engine.noise.calibrated import calibration_of, has_own_shape
+from fisherleak.engine.noise.calibration_record import calibration_of, has_own_shape
 from fisherleak.engine.norms import every_release
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.leakage.membership.membership_distance import unknown_by_shape
+from fisherleak.leakage.membership_distance import unknown_by_shape
 from fisherleak.rows import lazy_frame, map_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
@@ -26,23 +26,13 @@ if TYPE_CHECKING:
 
     from fisherleak.models import Table
 
-__all__ = [
-    "attribute_spreads",
-    "html",
-    "in_brief",
-    "plot",
-    "presence_unknown",
-    "summary",
-    "taken_as_public",
-    "to_frame",
-]
 
 MOST_SHOWN = 5
 WIDE = 20.0
 """Per cent by which an upper limit may be above its average before more draws are advised."""
 SHOWN_AT_ONCE = 1_000_000
 """Cells of the training rows up to which a representation computes etas."""
-PRESENCE_KINDS = {
+MEMBERSHIP_KINDS = {
     "mu": "",
     "equivalent": "; the noise's covariance is made anew without the row",
     "upper bound": "; upper bounds, the noise's covariance made anew without the row",
@@ -60,11 +50,38 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
     by_rows = _shaped(leakage) or has_own_shape(leakage._noise)
-    if not unknown_by_shape(leakage, leakage.n) if by_rows else _membership_known(leakage):
+    if not unknown_by_shape(leakage, _count(leakage)) if by_rows else _membership_known(leakage):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
         return lazy_frame(columns)
     return pandas.DataFrame({name: host(values) for name, values in columns.items()}, index=index)
+
+
+def whom(leakage: Any) -> str:
+    """How many are measured: examples, or people with their rows."""
+    if leakage.people is None:
+        return f"{leakage.n} examples"
+    return f"{len(leakage.people)} people with {leakage.n} rows"
+
+
+def _eta_of(leakage: Any) -> str:
+    return "eta of an example" if leakage.people is None else "eta of a person"
+
+
+def _count(leakage: Any) -> int:
+    return int(leakage.n) if leakage.people is None else len(leakage.people)
+
+
+def _one(leakage: Any) -> str:
+    return "example" if leakage.people is None else "person"
+
+
+def _name(leakage: Any, place: int, index: Any) -> str:
+    """What one of them is called."""
+    if leakage.people is not None:
+        return str(leakage.people[place])
+    known = str(place) if index is None else str(index[place])
+    return f"row {place}" + ("" if known == str(place) else f" ({known})")
 
 
 def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
@@ -72,16 +89,13 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     whole = host(leakage.per_attribute())
     names = leakage.attributes
     rows = [row for row, _ in eta.top]
-    known = [str(row) if table.index is None else str(table.index[row]) for row in rows]
-    labels = [
-        f"row {row}" + ("" if label == str(row) else f" ({label})") for row, label in zip(rows, known, strict=True)
-    ]
+    labels = [_name(leakage, row, table.index) for row in rows]
     by_attribute = np.argsort(-whole * _units(leakage, table), kind="stable")[:MOST_SHOWN]
     spread = "" if eta.sd is None else f" ± {number(eta.sd, 4)}"
     lines = [
         f"Fisher information loss of {_releases(leakage)}",
-        f"  about         {leakage.n} examples, {len(names)} attributes and the label{_missing(leakage)}",
-        f"  per example   mean {number(eta.mean, 4)}{spread}, {number(eta.low, 4)} to {number(eta.high, 4)}",
+        f"  about         {whom(leakage)}, {len(names)} attributes and the label{_missing(leakage)}",
+        f"  per {_one(leakage):<9} mean {number(eta.mean, 4)}{spread}, {number(eta.low, 4)} to {number(eta.high, 4)}",
         f"  whole data    {number(leakage.dataset(), 4)}",
         "  most exposed  "
         + ", ".join(f"{label}: {number(value, 4)}" for (_, value), label in zip(eta.top, labels, strict=True)),
@@ -89,7 +103,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         + ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in by_attribute)
         + " (each over all rows)",
         "  units         per unit of each column; figures over several columns depend on their units",
-        f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst row",
+        f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst {_row(leakage)}",
     ]
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {number(fit.gradient, 1)}, "
@@ -98,12 +112,16 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     ]
     lines += [f"  note          {note}" for note in (*notes, *_averaged(leakage, rows))]
     lines += [
-        f"  presence      {_presence(leakage)}",
+        f"  membership    {_membership(leakage)}",
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {taken_as_public(leakage)}.",
-        "Whether someone is in the data is another question, measured beside it: presence. It is not differential privacy.",
+        "Whether someone is in the data is another question, measured beside it: membership. It is not differential privacy.",
         "This digest is derived from the data.",
     ]
     return "\n".join(lines)
+
+
+def _row(leakage: Any) -> str:
+    return "row" if leakage.people is None else "person"
 
 
 def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
@@ -135,7 +153,7 @@ def _missing(leakage: Any) -> str:
 def taken_as_public(leakage: Any) -> str:
     """What was taken as public."""
     if has_own_shape(leakage._noise):
-        own = "the noise's shape fixed though rows decided it (what it tells by itself is not in these etas)"
+        own = "the noise's covariance fixed though rows decided it (what it reveals by itself is not in these etas)"
         return f"{own}, {_fixed(leakage)}"
     return _fixed(leakage)
 
@@ -145,14 +163,14 @@ def _fixed(leakage: Any) -> str:
     if _has_several(leakage):
         known = "preprocessing public and fixed"
         if leakage._information.folded:
-            known = "end to end: scalers counted, levels of encoders public"
+            known = "end to end: scalers counted, categories of encoders public"
         return f"{known}; labels are vectors, one number for each output"
     if _shaped(leakage):
         several = "; labels are vectors, one number for each output" * leakage._information.several
         return f"preprocessing public and fixed, the noise's dependence on the data counted{several}"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
     if all(counted):
-        return "end to end: scalers and imputers counted, levels of encoders public"
+        return "end to end: scalers and imputers counted, categories of encoders public"
     if any(counted):
         return "scalers of some releases counted, all other preprocessing public"
     return "preprocessing public and fixed"
@@ -169,15 +187,15 @@ def _membership_known(leakage: Any) -> bool:
     )
 
 
-def _presence(leakage: Any) -> str:
+def _membership(leakage: Any) -> str:
     """How often the best attacker is right about whether a row was in, and a row as likely was not."""
-    return presence_unknown(leakage) or _told(leakage)
+    return membership_unknown(leakage) or _told(leakage)
 
 
-def presence_unknown(leakage: Any) -> str:
-    """Why presence is not measured; nothing where it is known and does not take long."""
+def membership_unknown(leakage: Any) -> str:
+    """Why membership is not measured; nothing where it is known and does not take long."""
     if _shaped(leakage) or has_own_shape(leakage._noise):
-        return unknown_by_shape(leakage, leakage.n)
+        return unknown_by_shape(leakage, _count(leakage))
     several = _has_several(leakage)
     jacobians = every_release(leakage._information)
     if not all(jacobian.noise.normal for jacobian in jacobians):
@@ -200,10 +218,11 @@ def _told(leakage: Any) -> str:
     right = map_rows(_part_right, leakage.membership())
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place
-    middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median row"
+    whose, most = _row(leakage), _name(leakage, row, None)
+    middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median {whose}"
     return (
-        f"the best attacker tells it right {100 * worst:.1f} times in 100 at worst (row {row}){middle}; 50 is guessing"
-        f"{PRESENCE_KINDS[leakage.membership_kind]}{_fixed_scale(leakage)}"
+        f"the best attacker tells it right {100 * worst:.1f} times in 100 at worst ({most}){middle}; chance is 50"
+        f"{MEMBERSHIP_KINDS[leakage.membership_kind]}{_fixed_scale(leakage)}"
     )
 
 
@@ -245,11 +264,14 @@ def attribute_spreads(leakage: Any, table: Table, given: Mapping[str, float]) ->
         for name, yes_no, spread in zip(table.names, table.yes_no(), table.spreads(), strict=True)
     }
     found = []
-    for name, size in zip(names, leakage.sizes, strict=True):
-        if size > 1 and name in given:
-            raise InvalidInputError(f"spread names '{name}', which is encoded by {size} numbers and has no spread.")
+    for own_attribute in leakage._information.attributes:
+        name, size = own_attribute.name, own_attribute.size
+        if (size > 1 or own_attribute.coded) and name in given:
+            how = f"by {size} numbers" if size > 1 else "by codes"
+            raise InvalidInputError(f"spread names '{name}', which is encoded {how} and has no spread.")
         known = check_positive(given[name], f"spread of '{name}'") if name in given else own.get(name, 0.0)
         numeric = name in given or (name in table.names and table.holds_numbers(table.names.index(name)))
+        numeric = numeric and not own_attribute.coded
         found.append(known if size == 1 and numeric and known > 0 else np.nan)
     return np.array(found)
 
@@ -271,16 +293,19 @@ def in_brief(leakage: Any) -> str:
 def html(leakage: Any) -> str:
     """For a notebook: the figures of the digest, of columns and rows where they are at hand in no time."""
     pairs: list[tuple[str, object]] = [
-        ("about", f"{leakage.n:,} examples, {len(leakage.attributes)} attributes and the label")
+        ("about", f"{whom(leakage)}, {len(leakage.attributes)} attributes and the label")
     ]
     if _small(leakage):
         eta = digest(leakage.per_example(), MOST_SHOWN)
         whole, names = host(leakage.per_attribute()), leakage.attributes
         order = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
         pairs += [
-            ("eta of an example", f"{number(eta.mean, 4)} on average, {number(eta.low, 4)} to {number(eta.high, 4)}"),
-            ("least error, worst example", f"± {_reach(eta.high)}"),
-            ("most exposed", ", ".join(f"row {row}: {number(value, 4)}" for row, value in eta.top)),
+            (
+                f"eta of {'an example' if leakage.people is None else 'a person'}",
+                f"{number(eta.mean, 4)} on average, {number(eta.low, 4)} to {number(eta.high, 4)}",
+            ),
+            (f"least error, worst {_one(leakage)}", f"± {_reach(eta.high)}"),
+            ("most exposed", ", ".join(f"{_name(leakage, row, None)}: {number(value, 4)}" for row, value in eta.top)),
             (
                 "eta of a column",
                 ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in order) + " (each over all rows)",
@@ -329,8 +354,8 @@ def plot(leakage: Any, groups: Any, ax: matplotlib.axes.Axes | None) -> matplotl
         name = None if groups is None else str(group)
         ax.hist(values, bins=bins.tolist(), alpha=0.6, color=f"C{k}", label=name)
         ax.axvline(float(values.mean()), linestyle="--", color=f"C{k}")
-    ax.set_xlabel("Fisher information loss η of an example")
-    ax.set_ylabel("examples")
+    ax.set_xlabel(f"Fisher information loss {_eta_of(leakage).replace('eta', 'η')}")
+    ax.set_ylabel("examples" if leakage.people is None else "people")
     if groups is not None:
         ax.legend()
     return ax

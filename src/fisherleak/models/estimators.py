@@ -30,29 +30,20 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from fisherleak._support.arrays import device, like, namespace
-from fisherleak._support.namespaces import Estimator, Json, VectorLike
+from fisherleak._support.namespaces import Estimator, Json, Vector, VectorLike
+from fisherleak.engine.fit.risk import PerRow
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST, SEVERAL_NUMBERS, SOFTMAX
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.models.each_class import check_each_class, is_each_class
 from fisherleak.models.several import (
+    check_each_class,
     class_numbers,
+    is_each_class,
     known_classes,
     one_against_rest,
     several_numbers,
 )
 from fisherleak.rows import map_rows, sum_rows
-
-__all__ = [
-    "RECIPES",
-    "Recipe",
-    "check_supported",
-    "frozen",
-    "recipe_of",
-    "set_parameters",
-]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -67,6 +58,8 @@ class Recipe:
     intercept_l2: float = 0.0
     classes: NDArray[Any] | None = None
     """Of a model of three classes or more, whose y are codes."""
+    per_row: PerRow = False
+    """As a fit has it: False where what alpha or C multiplies stays without a row."""
 
 
 def recipe_of(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
@@ -132,7 +125,7 @@ def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
     if not known.all():
         row = int(np.argmin(known))
         raise InvalidInputError(
-            f"y is {y.tolist()[row]!r} in row {row}, which is none of the model's classes {classes.tolist()}."
+            f"y has a value in row {row} that is none of the model's classes {classes.tolist()}: pass the y it was fitted on."
         )
     return np.asarray(y == classes[1], dtype=np.float64)
 
@@ -298,9 +291,8 @@ def _deviance(loss: str) -> Callable[[Any, NDArray[Any], Vector | None], Recipe]
         if weights is not None:
             (total,) = sum_rows(lambda weights: (namespace(weights).sum(weights),), weights)
             mean_weight = float(total) / weights.shape[0]
-        return Recipe(
-            LOSSES[loss], float(estimator.alpha) * mean_weight, labels, weights, bool(estimator.fit_intercept)
-        )
+        l2, intercept = float(estimator.alpha) * mean_weight, bool(estimator.fit_intercept)
+        return Recipe(LOSSES[loss], l2, labels, weights, intercept, per_row="weight")
 
     return recipe
 
@@ -378,3 +370,21 @@ def _reason(estimator: Estimator) -> str:
             return f"it is a subclass of {kind.__name__} that may fit differently; use {kind.__name__} itself."
     names = ", ".join(kind.__name__ for kind in RECIPES)
     return f"the models that are: {names}, alone or at the end of a Pipeline or in a search."
+
+
+PER_MEAN = (linear_model.PoissonRegressor, linear_model.GammaRegressor, linear_model.TweedieRegressor)
+"""Their alpha is for the mean of the rows' losses, that of others for the sum."""
+
+
+def has_penalty(estimator: Estimator) -> bool:
+    """Whether an estimator has a penalty that can be set."""
+    own = estimator.get_params(deep=False)
+    return "alpha" in own or ("C" in own and own.get("penalty", "l2") is not None)
+
+
+def set_l2(estimator: Estimator, l2: float, rows: int) -> None:
+    """Give an unfitted estimator a penalty of l2 for each of so many rows: a rounded number, as options leave with a model."""
+    if "alpha" not in estimator.get_params(deep=False):
+        estimator.set_params(C=float(f"{1.0 / (l2 * rows):.6g}"))
+    else:
+        estimator.set_params(alpha=l2 if isinstance(estimator, PER_MEAN) else float(f"{l2 * rows:.6g}"))

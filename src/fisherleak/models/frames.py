@@ -20,8 +20,6 @@ from fisherleak.rows import with_known_rows
 from fisherleak.rows.selection import same_rows
 from fisherleak.rows.summary import column_spreads, zero_one_columns
 
-__all__ = ["Table", "as_table", "same_values"]
-
 
 @dataclass(frozen=True)
 class Table:

@@ -15,10 +15,8 @@ from fisherleak._support.namespaces import Estimator
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.errors import NotAtMinimumError
-from fisherleak.models.each_class import is_each_class
+from fisherleak.models.several import is_each_class
 from fisherleak.rows import sum_rows
-
-__all__ = ["DIRECT", "LOOSE", "REFUSED", "check_at_minimum", "promised_gradient", "solves_directly"]
 
 LOOSE = 1e-3
 """Distance from the minimum past which a solver that did not keep its promise is not excused by rounding."""

@@ -4,13 +4,13 @@ Nothing is copied whole. Every step comes from its constructor's parameters, to 
 to transform a row; what those may be depends on what is *public*:
 
 - "nothing": scalers are folded into the model and left out, and imputers fill in noisy values that are counted; steps that were
-  told everything when they were made stay; levels of categories are those that were declared.
-- "levels": the same, and the levels that encoders learned are public, or were counted by ``models.levels``: at least ``FEW``
-  rows share each. Names of pooled ones are left out.
+  told everything when they were made stay; categories are those that were declared.
+- "levels": the same, and the levels that encoders learned are public, or were counted by ``models.steps.levels``: at least
+  ``FEW`` rows share each. Names of pooled ones are left out.
 - "preprocessing": what the steps before the model learned is public.
 
 A step that holds rows or statistics of labels is refused whatever is public. Adding a step is adding one function to
-``REBUILDERS``, and one that learns from the data to ``models.scalers``, which counts what it learned.
+``REBUILDERS``, and one that learns from the data to ``models.steps.scalers``, which counts what it learned.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from sklearn.base import clone
 
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
-from fisherleak.models.each_class import binarizer_of, is_each_class, parts_of
 from fisherleak.models.estimators import RECIPES, set_parameters
+from fisherleak.models.several import binarizer_of, is_each_class, parts_of
+from fisherleak.models.steps.imputers import CentreImputer, indicator_of
 from fisherleak.models.steps.levels import forget_rare, with_own_types
-
-__all__ = ["FEW", "PUBLIC", "REBUILDERS", "check_rebuildable", "rebuilt", "refuse_search"]
 
 PUBLIC = ("nothing", "levels", "preprocessing")
 FEW = 5
@@ -98,7 +97,7 @@ def rebuilt(
 def _fill(steps: Sequence[tuple[str, Any]], filled: NDArray[np.float64]) -> None:
     """Tell imputers, which only folded scalers may follow, what to fill in."""
     for _, step in steps:
-        if isinstance(step, impute.SimpleImputer) and not _told(step):
+        if isinstance(step, impute.SimpleImputer) and not _told(step) and np.isnan(step.statistics_).all():
             step.statistics_ = np.array(filled[: step.n_features_in_])
         elif isinstance(step, pipeline.Pipeline):
             _fill(step.steps, filled)
@@ -243,10 +242,11 @@ def _components(step: Estimator, public: str) -> Any:
 
 
 def _simple_imputer(step: Estimator, public: str) -> Any:
-    if step.add_indicator:
+    if step.add_indicator and public == "nothing":
         raise UnsupportedModelError(
-            "SimpleImputer(add_indicator=True) cannot be released: which columns had missing values is not counted. Use "
-            "add_indicator=False."
+            "SimpleImputer(add_indicator=True) tells which columns had missing values, and a column that few rows lack gives "
+            "these away: pass the rows in memory that the model was fitted on, fl.release(…, rows=(X, y)), to have them "
+            "counted, use add_indicator=False, or release with public='levels'."
         )
     made = _with(step, "_fit_dtype", "_fill_dtype", "statistics_")
     if step._fit_dtype.kind in "biuf":
@@ -254,10 +254,24 @@ def _simple_imputer(step: Estimator, public: str) -> Any:
         whole = _told(step) and all(float(value).is_integer() for value in made.statistics_)
         made._fit_dtype, made._fill_dtype = np.dtype(np.float64), np.dtype(np.int64 if whole else np.float64)
         made.statistics_ = made.statistics_.astype(made._fill_dtype)
-    made.indicator_ = None
+    made.indicator_ = indicator_of(step, step.indicator_.features_) if step.add_indicator else None
     if public != "preprocessing" and not _told(step):
         # what it learned is folded in: noisy values come in this place
         made.statistics_ = np.full(step.n_features_in_, np.nan)
+    return made
+
+
+def _centre_imputer(step: Estimator, public: str) -> Any:
+    """A SimpleImputer, whose means are the public centres."""
+    columns = step.indicator_.features_
+    made = impute.SimpleImputer(missing_values=step.missing_values, add_indicator=bool(columns.size))
+    for name in NAMES:
+        if name in vars(step):
+            setattr(made, name, _copied(vars(step)[name]))
+    # scikit-learn 1.6 knows the first of the two only
+    made._fit_dtype = made._fill_dtype = np.dtype(np.float64)
+    made.statistics_ = np.array(step.statistics_)
+    made.indicator_ = indicator_of(step, columns) if columns.size else None
     return made
 
 
@@ -284,13 +298,15 @@ def _check_declared(step: Estimator, public: str) -> None:
     """Refuse levels, and pools of levels, that an encoder learned from rows that nobody counted here."""
     if public == "nothing" and isinstance(step.categories, str):
         raise UnsupportedModelError(
-            f"{type(step).__name__} learned its levels from the data, and a rare one, named or pooled, gives its rows away: "
-            "declare the levels with categories=…, pass the rows in memory that the model was fitted on, fl.release(…, "
-            "rows=(X, y)), to have them counted, or release with public='levels'."
+            f"{type(step).__name__} learned its categories from the data, and a rare one, named or pooled, gives its "
+            "rows away. "
+            "Declare the categories with categories=…, or release with public='levels', or pass the rows that the "
+            "model was fitted "
+            "on, fl.release(…, rows=(X, y)), to have them counted."
         )
     if public == "nothing" and getattr(step, "_infrequent_enabled", False) and not _pools_the_few(step):
         raise UnsupportedModelError(
-            f"{type(step).__name__} pools levels by a rule that single rows decide (min_frequency={step.min_frequency}, "
+            f"{type(step).__name__} pools categories by a rule that single rows decide (min_frequency={step.min_frequency}, "
             f"max_categories={step.max_categories}): use min_frequency={FEW} or more alone, or release with public='levels'."
         )
 
@@ -376,6 +392,7 @@ REBUILDERS: dict[type, Callable[[Any, str], Any]] = {
     decomposition.TruncatedSVD: _components,
     feature_selection.VarianceThreshold: _variance_threshold,
     impute.SimpleImputer: _simple_imputer,
+    CentreImputer: _centre_imputer,
     compose.ColumnTransformer: _columns,
     pipeline.Pipeline: _inner_pipeline,
     pipeline.FeatureUnion: _union,

@@ -20,10 +20,8 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak._support.pickles import Pickled
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import final_estimator
-from fisherleak.models.each_class import is_each_class
 from fisherleak.models.estimators import frozen
-
-__all__ = ["Wrapper", "fit_weighted", "one_target", "repeatable"]
+from fisherleak.models.several import is_each_class
 
 
 def fit_weighted(model: Estimator, X: TableLike, y: VectorLike, weights: VectorLike) -> Any:

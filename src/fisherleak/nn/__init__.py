@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
-    from fisherleak.nn.encoders import Encoded as Encoded
-    from fisherleak.nn.encoders import encoding as encoding
+    from fisherleak.nn.input_leakage import Encoded as Encoded
+    from fisherleak.nn.input_leakage import encoding as encoding
     from fisherleak.nn.last_layer import Features as Features
     from fisherleak.nn.last_layer import HeadLeakage as HeadLeakage
     from fisherleak.nn.last_layer import OnInputs as OnInputs
+    from fisherleak.nn.last_layer import head as head
     from fisherleak.nn.last_layer import on as on
-    from fisherleak.nn.linear_head import head as head
     from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
     from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
     from fisherleak.nn.sgd.accountant import SGDAccountant as SGDAccountant
@@ -38,9 +38,8 @@ __getattr__, __dir__ = lazily(
     "fisherleak.nn",
     {
         "fisherleak.nn.sgd.accountant": ("SGDAccountant",),
-        "fisherleak.nn.encoders": ("Encoded", "encoding"),
-        "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "on"),
-        "fisherleak.nn.linear_head": ("head",),
+        "fisherleak.nn.input_leakage": ("Encoded", "encoding"),
+        "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "head", "on"),
         "fisherleak.nn.sgd.training_runs": ("noise_for",),
         "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
     },

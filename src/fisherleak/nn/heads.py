@@ -1,7 +1,7 @@
 r"""What a release makes of a network's outputs: :math:`R_i`, written out or as :math:`R_i^T R_i`, and the label beside it.
 
 A head's Jacobian by its features is that of ``fl.measure``. A model of K outputs releases about K d numbers, so that its small
-matrices :math:`R_i^T R_i`, (d + labels) on a side, come from a few products for a block of rows (``engine.norms.output_grams``)
+matrices :math:`R_i^T R_i`, (d + labels) on a side, come from a few products for a block of rows (``engine.norms.output_sets``)
 and no :math:`R_i` is written. Several heads about the same inputs, on one network or on several, are one head on the outputs of
 all networks side by side: blocks on the diagonal, with the label's columns one above the other.
 """
@@ -19,8 +19,6 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.nn.library import Tensor, torch
 from fisherleak.nn.row_maps import RowMap
 from fisherleak.rows import gather
-
-__all__ = ["After", "Head", "Heads", "Whitening"]
 
 
 class After(Protocol):

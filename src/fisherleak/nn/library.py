@@ -9,8 +9,6 @@ from typing import Any
 
 from fisherleak.errors import FisherleakError
 
-__all__ = ["Module", "Tensor", "derivatives", "torch"]
-
 Tensor = Any
 """A ``torch.Tensor``."""
 Module = Any

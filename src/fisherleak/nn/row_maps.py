@@ -19,8 +19,6 @@ from fisherleak._support.arrays import as_array, host
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
 
-__all__ = ["RowMap", "as_given", "as_tensor", "beside", "check_rows_alone", "frozen_copy", "refuse_training", "row_map"]
-
 BATCH = 256
 """Rows at a time, where only products are kept."""
 WRITTEN_VALUES = 2**24

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fisherleak._support.grids import rounded_up
 from fisherleak._support.namespaces import Seed
 from fisherleak.errors import InvalidInputError
-
-__all__ = ["STEP", "OnGrid", "drawn_offset", "nearest_on_grid", "on_public_grid", "pivot_probability", "up_to_grid"]
 
 STEPS = 4
 STEP = 2.0 ** (1.0 / STEPS)
@@ -65,6 +64,11 @@ def up_to_grid(scale: float, offset: float) -> float:
 def nearest_on_grid(scale: float, offset: float) -> float:
     """The number of the grid with an offset that is nearest to one."""
     return _at(round(STEPS * math.log2(scale) - offset), offset)
+
+
+def seven_digits(scale: float) -> float:
+    """A scale as files have it: seven digits, never below, so that the last bits of a power and a product carry nothing."""
+    return rounded_up(scale, 7)
 
 
 def _at(place: int, offset: float) -> float:

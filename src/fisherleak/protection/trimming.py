@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
+from fisherleak._support.namespaces import Estimator, TableLike, Vector, VectorLike
 from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import number
 from fisherleak.engine.fit.training_data import check_weights
@@ -23,10 +23,6 @@ from fisherleak.leakage.measure import measure_own
 from fisherleak.models import as_table
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.rows.selection import rows_by_group
-
-__all__ = ["Trimmed", "trim"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -117,8 +113,8 @@ def trim(
     attributes : names, optional
         The values that count; everything, with the label, by default. Not with ``groups``.
     groups : array of shape (n,), optional
-        The group (or person) of each row: those whose rows, taken jointly, have an eta above the limit are dropped with all
-        their rows.
+        The person (or group) of each row: those whose rows, taken jointly (:meth:`Leakage.by_person`), have an eta above the
+        limit are dropped with all their rows.
 
     Returns
     -------
@@ -177,5 +173,5 @@ def _etas(
     """Eta of each row, or that of its group."""
     if whose is None:
         return np.asarray(host(leak.per_example(attributes)))
-    found = leak.by_group(whose)
+    found = leak.by_person(whose)
     return np.array([found[place] for place in whose.tolist()])

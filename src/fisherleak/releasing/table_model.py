@@ -3,49 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.checks import check_positive
+from fisherleak._support.namespaces import Vector
+from fisherleak._support.numbers import two_digits
 from fisherleak.engine.noise import Gaussian, Noise
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, Calibration
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Calibration, read_over
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.calibration import remembering
-from fisherleak.protection.data_dependent.hessian_shape import HESSIAN
-from fisherleak.protection.release.penalty_and_shape import PublicPenalty, PublicShape
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
+from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import ReleaseRequest
-from fisherleak.releasing.cards.cards import two_digits, up_to_the_grid
-from fisherleak.releasing.noise.any_record_noise import admitted_noise, public_penalty, public_shape
-from fisherleak.releasing.noise.shaping import ISOTROPIC, OWN, check_shape, own_rows_shape, public_rows_shape
+from fisherleak.releasing.cards.card_fields import LEAST_HELD_OUT, MOST_HELD_OUT, is_share
+from fisherleak.releasing.cards.cards import up_to_the_grid
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
+from fisherleak.releasing.cards.names_on_cards import trained_as_read
+from fisherleak.releasing.noise.any_record_noise import admitted_noise, public_numbers, reach_of
+from fisherleak.releasing.noise.shaping import check_shape, own_rows_shape, public_rows_shape
+from fisherleak.tables import RawTable
 from fisherleak.training.balancing import balanced, reweighted
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.pipelines import PublicModel, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.training.trained_model import Settings, Trained, calibrated_scale, trained_on
 
-__all__ = ["TableModel", "checked_request", "limited_columns", "named_shape"]
-
-OVER = (ADMISSIBLE, "max")
+OVER = (ANY_RECORD, "max")
 """Whose etas a limit may be on."""
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """A trained model of a table, and the settings that its card will have."""
+    """A trained model of a table, and the settings that its model card will have."""
 
     trained: Trained
     settings: Settings
+    base: TableModel | None = field(default=None, repr=False)
+    """The model of the same rows before its penalty was decided."""
+
+    @cached_property
+    def reach(self) -> tuple[float, float]:
+        """How far records within the bounds reach, which no penalty changes."""
+        return reach_of(self.trained, self.trained.design.declared) if self.base is None else self.base.reach
 
     def fitted(self, penalty: PublicPenalty | None, request: ReleaseRequest, balance: bool) -> TableModel:
         """The same with a penalty that was decided, measured with a noise that was given, and balanced if asked for."""
         trained, settings = self.trained, self.settings
         l2 = settings.l2 if penalty is None else penalty.l2
-        # of several classes, for whoever could be there, intercepts have the penalty of the coefficients
+        # of several classes, for any record within the bounds, intercepts have the penalty of the coefficients
         held = l2 if trained.kind.several and _limits_anyone(request) else settings.intercept_l2
         if (l2, held) != (settings.l2, settings.intercept_l2):
             settings = replace(settings, l2=l2, intercept_l2=held)
@@ -53,23 +61,28 @@ class TableModel:
         trained = trained if request.noise is None else trained.with_noise(request.noise)
         if balance:
             trained = reweighted(trained) if request.eta is None else balanced(trained)
-        return TableModel(trained, settings)
+        return TableModel(trained, settings, self)
 
     def public_penalty(self, request: ReleaseRequest) -> PublicPenalty | None:
         """The penalty that public numbers give; None where the limit is not on every row that could be there."""
-        trained, limited = self.trained, request.attributes
-        if request.eta is None or not _limits_anyone(request) or not (limited is None or trained.kind.several):
+        limited = request.attributes
+        if not _limits_anyone(request) or not (limited is None or self.trained.kind.several):
             return None
-        rows = two_digits(trained.design.n)
-        return public_penalty(trained, rows, request.eta, trained.design.declared, limited)
+        found = self._numbers(request).penalty()
+        return found if request.shape_from is None else replace(found, alone=True)
 
     def public_shape(self, request: ReleaseRequest) -> PublicShape | None:
         """The covariance by public numbers; None where one was asked for, or where the rule is not for this limit."""
         asked = request.shape is not None or request.shape_from is not None
-        if request.eta is None or asked or not _limits_anyone(request):
+        if asked or not _limits_anyone(request):
             return None
+        return self._numbers(request).shape(self.trained.l2)
+
+    def _numbers(self, request: ReleaseRequest) -> PublicNumbers:
+        assert request.limit_of_one_row is not None
         design = self.trained.design
-        return public_shape(self.trained, two_digits(design.n), request.eta, request.attributes, design.declared)
+        known = (self.trained, two_digits(design.n), request.limit_of_one_row, request.attributes)
+        return public_numbers(*known, design.declared, self.reach)
 
     def calibrated(self, request: ReleaseRequest, shape: str | None) -> Noise:
         """The least noise that keeps the limit."""
@@ -82,7 +95,19 @@ class TableModel:
             return _calibrated(trained, request.eta, limited, how, public)
         matrix = None if how == ISOTROPIC else how if public is None else public
         bounds, seed = trained.design.declared, request.random_state
-        return admitted_noise(trained, self.settings, request.eta, limited, bounds, seed, matrix)
+        # where penalties are compared, larger ones come next
+        single = (request.penalty_given or trained.kind.several or limited is not None) and not request.planned
+        most = request.rows_per_person
+        own = (trained, self.settings, request.eta, limited, bounds, seed, matrix, single, most)
+        return admitted_noise(*own, searched=not request.planned)
+
+    def predicted_cost(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> float:
+        """What penalty and noise are predicted to cost together, from the scale and public numbers."""
+        return self._numbers(request).cost(noise.scale, shape, self.trained.l2)
+
+    def penalty_cost(self, request: ReleaseRequest, penalty: PublicPenalty) -> float:
+        """The part of it that another penalty has by itself."""
+        return self._numbers(request).penalty_cost(penalty.l2)
 
     def acted_on(self, noise: Noise) -> tuple[Vector, None]:
         """Parameters in the frame of the columns' public scales and centres."""
@@ -94,6 +119,18 @@ class TableModel:
         return pipeline_with(model, parameters_as_released(model, noisy))
 
 
+def read_for_release(raw: RawTable, settings: Settings) -> TableModel:
+    """The model of a table as a release trains it: rare levels are pooled; refuses a table that is too small."""
+    trained, settings = trained_as_read(raw, replace(settings, rare=max(settings.rare, FEWEST_ROWS)))
+    if not is_share(settings.held_out):
+        raise InvalidInputError(
+            f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "
+            f"{MOST_HELD_OUT:g} in hundredths. Give such a share, or 0."
+        )
+    check_enough(trained.design)
+    return TableModel(trained, settings)
+
+
 def named_shape(request: ReleaseRequest) -> str:
     """The covariance that was asked for, or what stands for none."""
     return request.shape or (ISOTROPIC if request.shape_from is None else HESSIAN)
@@ -101,18 +138,17 @@ def named_shape(request: ReleaseRequest) -> str:
 
 def _limits_anyone(request: ReleaseRequest) -> bool:
     """Whether there is a limit, and on any record within the bounds."""
-    return request.eta is not None and request.over == ADMISSIBLE
+    return request.eta is not None and request.over == ANY_RECORD
 
 
-def checked_request(request: ReleaseRequest, settings: Settings, ledger: Path | None) -> ReleaseRequest:
+def checked_request(request: ReleaseRequest, settings: Settings) -> ReleaseRequest:
     """The request with its limit as a number and its noise as a record; refuses what does not go together."""
     if (request.eta is None) == (request.noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
     if request.noise is not None and request.attributes is not None:
         raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
-    if request.over not in OVER:
-        raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {request.over!r}.")
-    _check_people(settings, request, ledger)
+    request = replace(request, over=read_over(request.over, OVER))
+    _check_people(settings, request)
     check_shape(named_shape(request), request.noise is not None, request.shape_from is not None)
     eta = None if request.eta is None else check_positive(request.eta, "eta")
     return replace(request, eta=eta, noise=None if request.noise is None else as_noise(request.noise))
@@ -128,23 +164,25 @@ def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | 
     return names
 
 
-def _check_people(settings: Settings, request: ReleaseRequest, ledger: Path | None) -> None:
+def _check_people(settings: Settings, request: ReleaseRequest) -> None:
     """Refuse what is about single rows where a release is about people."""
+    most = request.rows_per_person
+    if most is not None and (settings.person is None or not _limits_anyone(request)):
+        raise InvalidInputError(
+            f"`rows_per_person` is {most}: it goes with `person` and a limit `eta` for any record within the bounds "
+            f"({'give `person`' if settings.person is None else 'leave out `noise` or `over`'}), or leave it out."
+        )
     if settings.person is None:
         return
-    if _limits_anyone(request):
+    if _limits_anyone(request) and most is None:
         raise InvalidInputError(
-            "`over='admissible'` cannot be given with `person`: it certifies a limit for one row in place of another, not for "
-            "all rows of a person; `over='max'` limits the people who are there."
+            f"`person` ('{settings.person}') with `eta` needs `rows_per_person` too: how many rows a person may have, since "
+            "the limit is for any records within the bounds in all of them. Or `over='max'` limits the people who are there."
         )
     if request.attributes is not None:
         raise InvalidInputError(
             "`attribute` cannot be given with `person`: it limits the value of a column in every single row; leave it out to "
             "limit all rows of a person together."
-        )
-    if ledger is not None:
-        raise InvalidInputError(
-            "`ledger` cannot be given with `person`: it adds up what releases reveal row by row; leave one of them out."
         )
 
 

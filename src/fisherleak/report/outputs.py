@@ -11,15 +11,25 @@ import numpy as np
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.auditing.measured_leakage import summary_of_leakage
+from fisherleak.auditing.fitted_models.measured_leakage import summary_of_leakage
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.query_log import Answered
 from fisherleak.auditing.records import Audit
 from fisherleak.auditing.report_summary import Summary
+from fisherleak.report.board import board_page
 from fisherleak.report.render import page_without_scripts, render
 from fisherleak.tables.read.opening import arrow
 
-__all__ = ["answers_page", "write_answers", "write_outputs", "write_report"]
+__all__ = [
+    "ANSWERS_FILES",
+    "AUDIT_FILES",
+    "answers_page",
+    "write_answers",
+    "write_board",
+    "write_outputs",
+    "write_page",
+    "write_report",
+]
 
 AUDIT_FILES = ("report.html", "leakage.parquet", "summary.json")
 ANSWERS_FILES = ("report.html", "answers.parquet", "answers.json")
@@ -52,7 +62,7 @@ def _write_leakage(audit: Audit, path: Path) -> None:
     kinds = [("row", pa.int64()), *[("id", pa.string())] * (design.ids is not None)]
     kinds += [] if design.people is None else [("person", pa.string()), ("eta_person", pa.float64())]
     present = "membership" if design.people is None else "membership_person"
-    kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label", *(present,) * audit.presence.measured)]
+    kinds += [(name, pa.float64()) for name in ("eta", *names, "eta_label", *(present,) * audit.membership.measured)]
     schema = pa.schema(kinds)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for block in audit.leakage_rows():
@@ -67,9 +77,25 @@ def _write_leakage(audit: Audit, path: Path) -> None:
 
 def write_report(leakage: Any, path: Any, overwrite: bool = False, **options: Any) -> Path:
     """The report of a leakage that was measured from Python, as one HTML file; options are those of ``summary_of_leakage``."""
+    check_file_place(Path(path), overwrite)
+    return write_page(summary_of_leakage(leakage, **options), path, overwrite)
+
+
+def write_page(summary: Summary, path: Any, overwrite: bool = False) -> Path:
+    """The report of a summary, as one HTML file."""
     place = Path(path)
     check_file_place(place, overwrite)
-    text = render(summary_of_leakage(leakage, **options))
+    return _write_text(render(summary), place)
+
+
+def write_board(summary: Summary, path: Any, overwrite: bool = False) -> Path:
+    """The page of a summary that may be handed out, as one HTML file."""
+    place = Path(path)
+    check_file_place(place, overwrite)
+    return _write_text(board_page(summary), place)
+
+
+def _write_text(text: str, place: Path) -> Path:
     with written_whole(place.parent, [place.name]) as folder:
         (folder / place.name).write_text(text, encoding="utf-8", errors="replace")
     return place

@@ -19,8 +19,16 @@ from pathlib import Path
 from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-from fisherleak._support.numbers import in_hundred, number, percent, plus_minus, points, share, signed_percent
-from fisherleak.report.wording.sentences import any_value, chosen_how, presence_sentence
+from fisherleak._support.numbers import (
+    number,
+    percent,
+    percent_at_most,
+    plus_minus,
+    points,
+    share,
+    signed_percent,
+)
+from fisherleak.report.wording.sentences import any_value, chosen_how, membership_sentence
 
 __all__ = ["CompiledTemplates", "page_environment"]
 
@@ -43,8 +51,8 @@ def page_environment() -> Environment:
         "points": points,
         "signed_percent": signed_percent,
         "chosen_how": chosen_how,
-        "in_hundred": in_hundred,
-        "presence_sentence": presence_sentence,
+        "percent_at_most": percent_at_most,
+        "membership_sentence": membership_sentence,
         "share": share,
         "any": any_value,
     }

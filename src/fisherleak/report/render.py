@@ -23,7 +23,15 @@ from fisherleak.report.wording.sentences import (
     measured_sentence,
     not_promised,
 )
-from fisherleak.report.wording.verdict import choices_in_words, verdict_of
+from fisherleak.report.wording.verdict import (
+    PRICED,
+    PRICED_PRESENT,
+    choices_in_words,
+    present_in_words,
+    prices_in_words,
+    promise_in_words,
+    verdict_of,
+)
 
 if TYPE_CHECKING:
     pass
@@ -40,7 +48,7 @@ def render(summary: Mapping[str, Any] | Summary) -> str:
     Parameters
     ----------
     summary : Summary or mapping
-        A mapping is of schema ``fisherleak.summary/1``: JSON types only, null for what is absent.
+        A mapping is of schema ``fisherleak.summary/2`` or 1: JSON types only, null for what is absent.
 
     Returns
     -------
@@ -73,6 +81,11 @@ def render(summary: Mapping[str, Any] | Summary) -> str:
             not_promised=not_promised(shown),
             verdict=verdict_of(shown),
             choices_in_words=choices_in_words(shown),
+            prices_in_words=prices_in_words(shown),
+            present_in_words=present_in_words(shown),
+            promise=promise_in_words(shown),
+            priced=PRICED,
+            priced_present=PRICED_PRESENT,
             measured=measured_sentence(shown),
             counted=counted_sentence(shown),
             most=view.MOST,

@@ -1,4 +1,4 @@
-"""The summary of an audited table, and the same as JSON of schema "fisherleak.summary/1"."""
+"""The summary of an audited table, and the same as JSON of schema "fisherleak.summary/2"."""
 
 from __future__ import annotations
 
@@ -10,22 +10,30 @@ import numpy as np
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak.auditing import report_summary as record
-from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.columns import ColumnFigures
 from fisherleak.auditing.exposure.exposure import MOST_LISTED, Spread
 from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE
 from fisherleak.auditing.exposure.revealed import HALF, Share, share_of
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.policy.advice import advice_on, choices_on
+from fisherleak.auditing.policy.disclosed_beside_noise import few_in_class, kind_unsettled
+from fisherleak.auditing.policy.stated_rules import stated_rules
 from fisherleak.auditing.records import Audit
 from fisherleak.auditing.report_summary import SCHEMA, Summary
+from fisherleak.auditing.summary_parts import (
+    checked_policy,
+    choices_with_cost,
+    outcomes_of,
+    prices_with_cost,
+    utility_curve,
+)
+from fisherleak.releasing.cards.enough_people import sharing_classes
 from fisherleak.report.wording.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.design.gaps import MISSING
-from fisherleak.training.noise_words import name_of
-from fisherleak.training.utility import Tradeoff, UtilityPoint
+from fisherleak.training.noise_words import has_shape, name_of
 
-__all__ = ["SCHEMA", "outcomes_of", "summarise", "summary_of_audit"]
+__all__ = ["SCHEMA", "summarise", "summary_of_audit"]
 
 
 def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Json:
@@ -46,7 +54,7 @@ def summarise(audit: Audit, *, show_values: bool = False, command: str | None = 
 def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Summary:
     """The record behind it."""
     design, scale, advice = audit.design, audit.unit_scale, advice_on(audit)
-    tradeoff = _tradeoff(audit)
+    tradeoff = utility_curve(audit.tradeoff, audit.attacked)
     return Summary(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         title=f"{design.source}: what a {design.target.kind} model of {design.target.name} reveals",
@@ -75,54 +83,18 @@ def summary_of_audit(audit: Audit, *, show_values: bool = False, command: str | 
             for group in audit.groups
         ),
         tradeoff=tradeoff,
-        choices=_choices(audit, tradeoff),
+        choices=choices_with_cost(choices_on(audit), tradeoff, audit.tradeoff.gain),
+        prices=prices_with_cost(audit.prices, tradeoff, audit.tradeoff.gain),
         attacks=outcomes_of(audit.attacked),
-        told_apart=tuple(record.ToldApart(**vars(apart)) for apart in audit.attacked.told_apart),
+        distinguishable=tuple(record.DistinguishableColumn(**vars(apart)) for apart in audit.attacked.distinguishable),
         balance=_balance(audit),
         gate=_gate(audit),
         policy=_policy(audit),
         membership=_membership(audit),
-        next=record.Next(advice.noise, advice.note),
+        next=record.Next(advice.noise, advice.note, eta=advice.eta),
         diagnostics=_diagnostics(audit),
+        stated=_stated(audit),
     )
-
-
-def _choices(audit: Audit, cost: record.UtilityCurve) -> tuple[record.OfferedNoise, ...]:
-    """What noise may be chosen, with what it leaves of utility."""
-    found = []
-    for choice in choices_on(audit):
-        at, kept = cost.at(choice.noise), None
-        if at is not None and cost.without_noise is not None and cost.constant is not None:
-            gain = cost.without_noise - cost.constant
-            kept = max(0.0, min(1.0, (at - cost.constant) / gain)) if gain else None
-        found.append(record.OfferedNoise(choice.share, choice.noise, at, kept))
-    return tuple(found)
-
-
-def outcomes_of(attacked: Attacked) -> tuple[record.AttackResult, ...]:
-    """Each outcome as the summary and the command ``attack`` have it."""
-    found = []
-    for outcome, note in attacked.outcomes:
-        how = "expected over the noise"
-        if outcome.trials is not None:
-            how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
-        found.append(
-            record.AttackResult(
-                attacker=outcome.attacker,
-                attribute=outcome.attribute,
-                accuracy=float(outcome.accuracy),
-                low=float(outcome.low),
-                high=float(outcome.high),
-                baseline=float(outcome.baseline),
-                worst=outcome.worst,
-                q95=outcome.q95,
-                median=outcome.median,
-                found=outcome.found,
-                method=f"{outcome.n} {attacked.of}, {how}",
-                note=f"{note[0].upper()}{note[1:]}.",
-            )
-        )
-    return tuple(found)
 
 
 def _data(audit: Audit) -> record.Data:
@@ -140,11 +112,44 @@ def _data(audit: Audit) -> record.Data:
         group_column=settings.group,
         person_column=settings.person,
         people=None if design.people is None else design.people.count,
+        repeated=_repeated(audit),
         in_memory=not design.lazy,
         train_rows=design.n,
         test_rows=design.held_out,
         columns=tuple(record.TableColumn(c.name, c.kind, c.assumed, c.note, c.levels) for c in design.columns),
     )
+
+
+def _stated(audit: Audit) -> record.Stated:
+    choice, gate, calibrated = audit.noise, audit.gate, audit.calibrated
+    return record.Stated(
+        columns=audit.named,
+        rules=stated_rules(
+            audit.policy,
+            audit.rules,
+            audit.design.target.name,
+            None if gate is None else (gate.max_eta, not gate.count),
+        ),
+        # of a released file, a scale that a limit decided was computed from the rows
+        scale=choice.scale if choice.chosen == "given" and calibrated is None else None,
+        eta=choice.eta if calibrated is None else calibrated.eta,
+        shaped=has_shape(choice.noise),
+        unsettled=("" if audit.released else kind_unsettled(audit.design)) or _few_in_class(audit.design),
+    )
+
+
+def _few_in_class(design: Design) -> str:
+    held_out = [int(np.sum(design.y_test == k)) for k in range(len(design.target.classes)) if design.y_test.size]
+    return few_in_class(sharing_classes(design), held_out, design.people is not None)
+
+
+def _repeated(audit: Audit) -> record.RepeatedId | None:
+    """An identifier that repeats, with what to do: of a released file, to release again."""
+    found = audit.design.repeated
+    if found is None:
+        return None
+    note = f"{found.fact} Release again with `person={found.column!r}`." if audit.released else found.note
+    return record.RepeatedId(found.column, found.values, found.rows, note)
 
 
 def _model(audit: Audit) -> record.DescribedModel:
@@ -197,7 +202,7 @@ def _row(audit: Audit, k: int, show_values: bool) -> record.ExposedRow:
         row=number,
         id=name,
         eta=worst.eta[k] / scale,
-        eta_label=worst.eta_label[k] / scale / audit.trained.unit,
+        eta_label=worst.eta_label[k] / scale / design.target.unit,
         cells=tuple(worst.cells[k] / scale),
         revealed=_shares(audit, k),
         values={f.name: _texts(_shown(design, f, own)) for f in design.features} if show_values else None,
@@ -284,44 +289,6 @@ def _label(audit: Audit) -> record.Label:
     )
 
 
-def _tradeoff(audit: Audit) -> record.UtilityCurve:
-    cost, curves = audit.tradeoff, audit.attacked.curves
-    where = f"{cost.rows:,} held-out rows" if cost.held_out else "the training rows"
-    return record.UtilityCurve(
-        metric=cost.metric.name,
-        label=f"{cost.metric.label}, on {where}",
-        higher_is_better=cost.metric.higher_is_better,
-        without_noise=cost.without_noise,
-        constant=cost.constant,
-        held_out=cost.held_out,
-        draws=cost.draws,
-        interval="low and high hold 90 % of the noisy copies",
-        points=tuple(
-            record.AttackedPoint(**_of_copies(point), attacks=tuple(record.ExpectedAttack(**each) for each in curve))
-            for point, curve in zip(cost.points, curves, strict=True)
-        ),
-        also=_also(cost.also),
-    )
-
-
-def _of_copies(point: UtilityPoint) -> dict[str, float]:
-    return {name: getattr(point, name) for name in ("scale", "utility", "low", "high")}
-
-
-def _also(cost: Tradeoff | None) -> record.SecondCurve | None:
-    """The same by a second measure; none where there is none."""
-    if cost is None:
-        return None
-    return record.SecondCurve(
-        metric=cost.metric.name,
-        label=cost.metric.label,
-        higher_is_better=cost.metric.higher_is_better,
-        without_noise=cost.without_noise,
-        constant=cost.constant,
-        points=tuple(record.CurvePoint(**_of_copies(point)) for point in cost.points),
-    )
-
-
 def _balance(audit: Audit) -> record.Equalised | None:
     even, scale = audit.balance, audit.unit_scale
     if even is None:
@@ -335,7 +302,7 @@ def _balance(audit: Audit) -> record.Equalised | None:
         histogram=record.BeforeAndAfter(*(tuple(each) for each in (edges, *bins))),
         utility_before=even.utility_before,
         utility_after=even.utility_after,
-        note=f"{who} are reweighted until the model leans equally on all of them. Both sides have the same noise; utility "
+        note=f"{who} are reweighted so that all are equally exposed. Both sides have the same noise; utility "
         "is the mean over noisy copies. The weights depend on the data, which these etas do not count.",
     )
 
@@ -353,56 +320,36 @@ def _policy(audit: Audit) -> record.CheckedPolicy | None:
     """Every rule with its limit and what was found."""
     if audit.policy is None:
         return None
-    return record.CheckedPolicy(
-        source=audit.policy.source,
-        sha256=audit.policy.sha256,
-        passed=all(rule.passed for rule in audit.rules),
-        count=len(audit.rules),
-        kept=sum(rule.passed for rule in audit.rules),
-        noise=None if audit.passing is None else audit.passing.noise,
-        note=policy_scope(audit),
-        rules=tuple(
-            record.CheckedRule(
-                rule=rule.name,
-                passed=rule.passed,
-                limit=rule.limit,
-                value=rule.value,
-                count=rule.count,
-                row=None if rule.row is None else audit.names[rule.row][0],
-                noise=rule.noise,
-                note=rule.words,
-            )
-            for rule in sorted(audit.rules, key=lambda rule: rule.passed)
-        ),
-    )
+    noise = None if audit.passing is None else audit.passing.noise
+    return checked_policy(audit.policy, audit.rules, noise, policy_scope(audit), lambda place: audit.names[place][0])
 
 
 def _membership(audit: Audit) -> record.MembershipFound | None:
-    """How well presence can be told, the rows about which it can be told best first."""
-    presence = audit.presence
-    if not presence.measured:
+    """How well membership can be seen, the most exposed rows first."""
+    membership = audit.membership
+    if not membership.measured:
         return None
     return record.MembershipFound(
-        kind=presence.kind,
-        right_mean=presence.mean,
-        right_max=presence.top[0].right,
-        right_q95=presence.high,
-        right_median=presence.median,
+        kind=membership.kind,
+        accuracy_mean=membership.mean,
+        accuracy_max=membership.top[0].right,
+        accuracy_q95=membership.high,
+        accuracy_median=membership.median,
         notable=NOTABLE,
-        count=presence.notable,
+        count=membership.notable,
         false_positives=FALSE_POSITIVES,
-        recognised=presence.recognised,
-        note=presence.recognised_note,
+        recognised=membership.recognised,
+        note=membership.recognised_note,
         rows=tuple(
             record.MemberRow(
                 *audit.names[item.row],
                 rows=_many(audit, item.row),
                 mu=item.mu,
-                right=item.right,
+                accuracy=item.right,
                 auc=item.auc,
                 found=item.found,
             )
-            for item in presence.top
+            for item in membership.top
         ),
     )
 

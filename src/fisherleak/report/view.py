@@ -20,9 +20,11 @@ from fisherleak.auditing.report_summary import (
     Group,
     HistogramGroup,
     ModelColumn,
+    PriceAtLimit,
     Summary,
 )
 from fisherleak.report.wording.sentences import columns_used, difference_sentence, lines_of
+from fisherleak.report.wording.verdict import prices_in_words
 from fisherleak.training.defaults import EVEN_ODDS
 
 __all__ = ["Page", "charts", "page"]
@@ -101,9 +103,18 @@ class Page:
     value_columns: tuple[str, ...]
     tightest: tuple[ModelColumn, ...]
     targets: Targets
-    also_at_noise: float | None
+    also_at_noise: tuple[float | None, ...]
+    """By each of the other measures."""
     short: str
     """The measure of utility in a few words."""
+    stops: tuple[PriceAtLimit, ...]
+    """The best release at each limit that has a price."""
+
+    @property
+    def home(self) -> int:
+        """The place of the limit that is advised, or of the middle one."""
+        etas = [each.eta for each in self.stops]
+        return etas.index(self.shown.next.eta) if self.shown.next.eta in etas else len(etas) // 2
 
     @property
     def context(self) -> dict[str, Any]:
@@ -112,12 +123,20 @@ class Page:
         return {
             **vars(shown),
             **vars(self),
+            "whose": shown.whose,
+            "home": self.home,
             "apart": [group.eta_mean / mean - 1.0 if mean > 0 else None for group in shown.groups],
             "difference": difference_sentence(shown.groups),
             "lines": lines_of(shown, self.who.one),
             "none_revealed": dict.fromkeys(("spread", "max", "q95", "median", "count")),
+            "chances": self.chances,
             "attackers": {attack.attacker: f"{attack.method}. {attack.note}" for attack in shown.attacks},
         }
+
+    @property
+    def chances(self) -> dict[str, float]:
+        """How often guessing without the release is correct, for each column that is attacked."""
+        return {attack.attribute: attack.baseline for attack in self.shown.attacks}
 
 
 def page(summary: Summary) -> Page:
@@ -125,7 +144,6 @@ def page(summary: Summary) -> Page:
     order = _most_exposed(summary.attributes)[: MOST["attributes"]]
     shown = _cut(summary, order)
     tightest = tuple(a for a in shown.attributes if a.error_least is not None)[: CHARTED["slider"]]
-    also = summary.tradeoff.also
     return Page(
         shown=shown,
         who=_who(summary),
@@ -141,9 +159,17 @@ def page(summary: Summary) -> Page:
         value_columns=tuple((shown.rows[0].values or {}) if shown.rows else {})[: MOST["values"]],
         tightest=tightest,
         targets=_targets(shown, tightest),
-        also_at_noise=None if also is None else _nearest_utility(also.points, summary.noise.scale),
+        also_at_noise=tuple(_nearest_utility(each.points, summary.noise.scale) for each in summary.tradeoff.also),
         short=shown.tradeoff.label.partition(",")[0],
+        stops=_stops(summary),
     )
+
+
+def _stops(summary: Summary) -> tuple[PriceAtLimit, ...]:
+    """At each limit with a release by the rule, the best one; commands are whole."""
+    limits = () if summary.prices is None else summary.prices.limits
+    best = {each.eta: each for each in limits if each.best}
+    return tuple(best.get(each.eta, each) for each in limits if each.by_rule)
 
 
 def _cut(summary: Summary, order: Sequence[int]) -> Summary:
@@ -193,7 +219,7 @@ def charts(made: Page) -> Json:
         "attributes": _attribute_ranges(shown.attributes),
         "groups": [_group_range(group) for group in shown.groups[: CHARTED["groups"]]],
         "attacks": [_attack_range(attack) for attack in shown.attacks[: CHARTED["attacks"]]],
-        "tradeoff": as_json(replace(shown.tradeoff, also=None)) | {"short": made.short},
+        "tradeoff": as_json(replace(shown.tradeoff, also=())) | {"short": made.short, "chances": _chances(made)},
         "chosen": {
             "scale": noise,
             "eta": {"max": eta.examples.max, "mean": eta.examples.mean, "dataset": eta.dataset},
@@ -205,8 +231,19 @@ def charts(made: Page) -> Json:
     }
     rounded: dict[str, Any] = _rounded(as_json(drawn))
     rounded["chosen"]["scale"] = noise
-    rounded["command"] = shown.next.command_for
+    # with prices, the command follows the limit
+    rounded["command"] = None if made.stops else shown.next.command_for
+    rounded["limits"] = [
+        {"words": words, "command": stop.command}
+        for words, stop in zip(prices_in_words(shown), made.stops, strict=True)
+    ]
     return rounded
+
+
+def _chances(made: Page) -> list[float | None]:
+    """Of the attacks on the curve, in its order."""
+    points = made.shown.tradeoff.points
+    return [made.chances.get(attack.attribute) for attack in (points[0].attacks if points else ())]
 
 
 def _clipped(value: Any) -> Any:

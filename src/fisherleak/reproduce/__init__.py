@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
-    from fisherleak.reproduce.comparison import Comparison as Comparison
-    from fisherleak.reproduce.comparison import Item as Item
     from fisherleak.reproduce.reproduction import ITEMS as ITEMS
     from fisherleak.reproduce.reproduction import reproduce as reproduce
+    from fisherleak.reproduce.workspace import Comparison as Comparison
+    from fisherleak.reproduce.workspace import Item as Item
 
 __all__ = ["ITEMS", "NAMES", "Comparison", "Item", "reproduce"]
 
@@ -27,7 +27,7 @@ NAMES = (
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "fisherleak.reproduce.comparison": ("Comparison", "Item"),
+        "fisherleak.reproduce.workspace": ("Comparison", "Item"),
         "fisherleak.reproduce.reproduction": ("ITEMS", "reproduce"),
     },
 )

@@ -17,10 +17,7 @@ from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.reproduce import NAMES
-from fisherleak.reproduce.comparison import Item
-from fisherleak.reproduce.workspace import Workspace
-
-__all__ = ["ITEMS", "reproduce", "results_page"]
+from fisherleak.reproduce.workspace import Item, Workspace
 
 UNDATED: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
 """Metadata without which the same numbers give the same file."""

@@ -1,11 +1,14 @@
-"""Data and models that several items share, each made once per run."""
+"""Data and models that several items share, each made once per run.
+
+Also here: what an item of the reproduction is: settings, numbers, a picture, and the paper's figures beside ours.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +16,66 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from fisherleak import datasets
-from fisherleak._support.namespaces import Estimator, Json
+from fisherleak._support.namespaces import Estimator, Json, Vector
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
 from fisherleak.protection.irfil.irfil import IRFIL
 
-__all__ = ["CLASSES", "IMAGES", "KINDS", "L2", "TITLES", "Images", "Workspace", "next_weights", "settings_of_images"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+Numbers = dict[str, Any]
+"""Plain JSON types."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line of the page: what, ours, the paper's own number or statement, and a note.
+
+    Notes say what the paper's recipe is expected to give where the paper shows a picture only.
+    """
+
+    what: str
+    ours: str
+    paper: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table, a figure or a statement of the paper, or something beyond it.
+
+    Parameters
+    ----------
+    name : str
+        As on the command line; also the name of its files.
+    title : str
+    settings : dict
+        Everything that decides the numbers, apart from the data.
+    compute : callable
+        Workspace -> numbers.
+    compare : callable
+        Numbers -> comparisons.
+    draw : callable, optional
+        (numbers, workspace) -> matplotlib figure.
+    remark : str
+        A paragraph under the title.
+    beyond : bool
+        Whether the paper has no such item.
+    """
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    compute: Callable[[Workspace], Numbers]
+    compare: Callable[[Numbers], list[Comparison]]
+    draw: Callable[[Numbers, Workspace], Figure] | None = None
+    remark: str = ""
+    beyond: bool = field(default=False)
+
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
 
 IMAGES = ("mnist", "cifar10")
 TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "linear": "linear", "logistic": "logistic"}

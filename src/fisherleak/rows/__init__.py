@@ -23,16 +23,28 @@ from fisherleak.rows.dask_arrays import (
     aligned,
     at_most,
     computed,
+    first_rows,
+    lazy_frame,
     map_lazily,
+    map_partitions,
     module,
     persisted,
     rows_of,
     sum_lazily,
+    table_of_parts,
     task_items,
+    with_known_rows,
 )
-from fisherleak.rows.dask_tables import first_rows, lazy_frame, map_partitions, table_of_parts, with_known_rows
-from fisherleak.rows.memory import Join, add, block_elements, map_in_memory, rows_per_block, sum_in_memory
-from fisherleak.rows.threads import each_in_order, threads_for
+from fisherleak.rows.memory import (
+    Join,
+    add,
+    block_elements,
+    each_in_order,
+    map_in_memory,
+    rows_per_block,
+    sum_in_memory,
+    threads_for,
+)
 
 __all__ = [
     "add",

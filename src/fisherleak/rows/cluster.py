@@ -15,8 +15,6 @@ from typing import Any
 
 from fisherleak.errors import ClusterError, FisherleakError, InvalidInputError
 
-__all__ = ["connected", "local_cluster", "memory_of"]
-
 TO_CONNECT, TO_WORK = 10, 60
 """Seconds to wait for a scheduler, and for its first worker."""
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**25)}

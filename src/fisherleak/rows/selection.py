@@ -13,18 +13,6 @@ from fisherleak._support.namespaces import VectorLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, sum_rows, with_known_rows
 
-__all__ = [
-    "check_rows",
-    "distinct",
-    "in_order",
-    "lazy_labels",
-    "missing",
-    "mixed_bits",
-    "rows_by_group",
-    "same_rows",
-    "some_rows",
-]
-
 
 def same_rows(first: Array, second: Array) -> bool:
     """Whether two row arrays hold the same values."""
@@ -101,11 +89,11 @@ def rows_by_group(labels: VectorLike, n: int) -> dict[Any, Array]:
     if _is_device_array(labels) or (isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1):
         return _rows_by_number(labels, n)
     if not hasattr(labels, "tolist") and not isinstance(labels, Iterable):
-        raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {labels!r}.")
+        raise InvalidInputError(f"groups or person must have one label for each of the {n} rows; got {labels!r}.")
     values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
     if not isinstance(values, list) or len(values) != n or isinstance(values[0], list):
         count = len(values) if isinstance(values, list) and not isinstance(values[0], list) else "another shape"
-        raise InvalidInputError(f"groups must have one label for each of the {n} rows; got {count}.")
+        raise InvalidInputError(f"groups or person must have one label for each of the {n} rows; got {count}.")
     members: dict[Any, list[int]] = {}
     for row, value in enumerate(values):
         members.setdefault(None if _is_missing(value) else value, []).append(row)
@@ -133,7 +121,7 @@ def lazy_labels(labels: VectorLike, X: Array) -> Array:
     (labels,) = with_known_rows(labels)
     if labels.ndim != 1 or labels.shape[0] != X.shape[0]:
         raise InvalidInputError(
-            f"groups must have one label for each of the {X.shape[0]} rows; got shape {tuple(labels.shape)}."
+            f"groups or person must have one label for each of the {X.shape[0]} rows; got shape {tuple(labels.shape)}."
         )
     return aligned((X, labels))[1]
 
@@ -186,7 +174,7 @@ def _rows_by_number(labels: Array, n: int) -> dict[Any, Array]:
     xp = namespace(labels)
     if labels.ndim != 1 or labels.shape[0] != n:
         raise InvalidInputError(
-            f"groups must have one label for each of the {n} rows; got an array of shape {tuple(labels.shape)}."
+            f"groups or person must have one label for each of the {n} rows; got an array of shape {tuple(labels.shape)}."
         )
     labels = xp.astype(labels, xp.int64) if labels.dtype == xp.bool else labels
     gone = xp.isnan(labels) if xp.isdtype(labels.dtype, "real floating") else None

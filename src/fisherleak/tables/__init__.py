@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fisherleak._support.lazy import lazily
 
 if TYPE_CHECKING:
-    from fisherleak.rows.moments import Moments as Moments
+    from fisherleak.rows.summary import Moments as Moments
     from fisherleak.tables.decide.choices import Choices as Choices
     from fisherleak.tables.decide.column_kinds import Column as Column
     from fisherleak.tables.decide.target import LabelRule as LabelRule
@@ -41,7 +41,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "fisherleak.rows.moments": ("Moments",),
+        "fisherleak.rows.summary": ("Moments",),
         "fisherleak.tables.decide.choices": ("Choices",),
         "fisherleak.tables.decide.column_kinds": ("Column",),
         "fisherleak.tables.design.design": ("Design", "design_of"),

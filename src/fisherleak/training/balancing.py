@@ -7,35 +7,31 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak._support.progress import track
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.fit.training_data import TrainingData
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.calibration_record import ANY_RECORD
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, NearSingularWarning, NotConvergedError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.irfil.irfil_iteration import balance
 from fisherleak.protection.irfil.whole_procedure import Procedure
-from fisherleak.training.trained_model import Trained, estimator_for, spreads_in, trained_on
-from fisherleak.training.weighting import ROUNDS, Weighting
-
-__all__ = ["balanced", "balanced_again", "check_balance", "reweighted"]
-
-Vector = NDArray[np.float64]
+from fisherleak.training.trained_model import ROUNDS, Trained, Weighting, estimator_for, spreads_in, trained_on
 
 
 def check_balance(over: str, limited: bool, own_shape: bool, ledger: bool) -> None:
     """Refuse promises that nothing is known of with weights from the data."""
-    if limited and over == ADMISSIBLE:
+    if limited and over == ANY_RECORD:
         raise InvalidInputError(
-            "`balance` cannot be given with `over='admissible'`: how far a row that could be there moves everyone's weights is "
+            "`balance` cannot be given with `over='any-record'`: how far a row that could be there moves everyone's weights is "
             "not bounded. Use `over='max'`, which counts the weights for the rows that are there, or leave `balance` out."
         )
     if limited and own_shape:
         raise InvalidInputError(
-            "`balance` cannot be given with a `shape` of the table's own rows: how it follows the weights is not counted. Use "
+            "`balance` cannot be given with a `shape` computed from the table's rows: how it follows the weights is "
+            "not counted. Use "
             "`shape='isotropic'`, or `shape_from` public rows."
         )
     if ledger:
@@ -86,7 +82,7 @@ def balanced(trained: Trained) -> Trained:
 
 
 def balanced_again(trained: Trained, limited: bool) -> Trained:
-    """A released model fitted again: where its card claims no limit, weights that cannot be counted are held fixed."""
+    """A released model fitted again: where its model card claims no limit, weights that cannot be counted are held fixed."""
     try:
         return balanced(trained)
     except (InvalidInputError, NotConvergedError):

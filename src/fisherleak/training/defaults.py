@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_L2", "DRAWS", "EVEN_ODDS"]
-
 DEFAULT_L2 = 1e-2
 """Penalty per row on standardised coefficients."""
 DRAWS = 100

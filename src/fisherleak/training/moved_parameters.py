@@ -20,13 +20,11 @@ from scipy.special import logsumexp
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.grids import GAP
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise import Gaussian, Noise, noise_from_record
 from fisherleak.rows import sum_rows
 from fisherleak.training.pipelines import framed, own_parameters
 from fisherleak.training.trained_model import Trained
-
-__all__ = ["BetweenClasses", "moved_along_rows", "moved_by_noise_alone", "moved_from_fit"]
 
 FAR = 40.0
 """Scales beyond the middle values up to which a density is integrated."""
@@ -34,7 +32,6 @@ POINTS = 801
 """Where it is computed, twice: the second time where the first found most of it."""
 MOST_TURNED = 1000
 """Parameters up to which directions of rows are computed."""
-Vector = NDArray[np.float64]
 
 
 def moved_from_fit(trained: Trained, model: Pipeline, noise: Noise) -> tuple[Vector, Noise]:

@@ -16,30 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.stats
-from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise import Gaussian, Noise, check_noise, noise_from_record
-
-__all__ = [
-    "NOTICED",
-    "PLAIN",
-    "UNALIKE",
-    "UNLIKELY",
-    "Distance",
-    "as_noise",
-    "by_its_noise",
-    "distance_of",
-    "drawn_alike",
-    "from_card",
-    "log_ratio",
-    "name_of",
-    "near_lines",
-    "noise_words",
-    "ratios_of_kinds",
-    "unit_draws",
-]
 
 PLAIN = Gaussian(1.0)
 """The noise that etas are measured with where no other is asked for."""
@@ -53,7 +33,6 @@ NOTICED = 0.95
 """How likely noise of another scale must be noticed for it to be said that it would be."""
 AT_ONCE = 2**22
 """Values drawn at a time."""
-Vector = NDArray[np.float64]
 
 
 def as_noise(noise: Any, name: str = "noise") -> Noise:
@@ -66,7 +45,7 @@ def as_noise(noise: Any, name: str = "noise") -> Noise:
 
 
 def from_card(record: Json, shape: Vector | None = None) -> Noise:
-    """The noise that a card tells of; one without a kind is Gaussian. ``shape`` is put in for one that is only named."""
+    """The noise that a model card tells of; one without a kind is Gaussian. ``shape`` is put in for one that is only named."""
     check_positive(record["scale"], "scale")
     known = {"kind": name_of(PLAIN), **record}
     return noise_from_record(known if shape is None else known | {"shape": shape})
@@ -77,12 +56,16 @@ def name_of(noise: Noise) -> str:
     return str(noise.record()["kind"])
 
 
+def has_shape(noise: Noise) -> bool:
+    """Whether more than its kind and its scale decides it."""
+    return noise.record().keys() - {"calibrated"} > {"kind", "scale"}
+
+
 def noise_words(noise: Noise, digits: int) -> str:
     """What is added, at the beginning of a sentence."""
-    record = noise.record()
     size = f"{noise.scale:.{digits}g}"
-    if record.keys() - {"calibrated"} > {"kind", "scale"}:
-        return f"{name_of(noise)} noise of scale {size}, with a shape of its own,"
+    if has_shape(noise):
+        return f"{name_of(noise)} noise of scale {size}, with its own covariance,"
     if noise.normal:
         return f"{name_of(noise)} noise of standard deviation {size}"
     return f"{name_of(noise)} noise of scale {size}"

@@ -1,70 +1,54 @@
 r"""Etas of people who have several rows: all rows of a person are one set S, and
 
-.. math:: \eta(S) = \|J_S\|_2 / \sigma, \qquad J_S = [J_i]_{i \in S},
+.. math:: \eta(S) = \max(\|J_S\|_2, \|J_S T\|_2) / \sigma, \qquad J_S = [J_i]_{i \in S},
 
-over all columns and labels of these rows, over one column of them, or over their labels alone. An attacker is then taken to
-know everything but this person's rows. Sets of the same size are measured together, so that any number of people takes
-one pass.
+over all columns and labels of these rows, over one column of them, or over their labels alone. T ties the cells of a column
+that hold one value, which is one quantity however many rows have it (``engine.norms.tied_cells``). An attacker is then taken to
+know everything but this person's rows. Sets of the same size are measured together, so that any number of people takes one
+pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
-from fisherleak.errors import InvalidInputError
+from fisherleak._support.namespaces import Vector
+from fisherleak.engine.jacobian.perturbation import absent_in
+from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
+from fisherleak.leakage.rows_of_people import jointly_of_people, norms_of_columns
 from fisherleak.tables import Design
 from fisherleak.tables.design.whose_rows import People
 from fisherleak.training.trained_model import Trained
 
-__all__ = [
-    "column_etas",
-    "groups_of_people",
-    "one_row_each",
-    "person_names",
-    "refuse_varying",
-    "rows_by_person",
-    "several_rows",
-    "varying",
-]
-
-Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
-BLOCK_VALUES = 2**22
-"""Values of Jacobians that are written out at a time."""
-
-
-def refuse_varying(names: Sequence[str]) -> None:
-    """Refuse to attack columns that are asked for and in which rows of one person differ."""
-    if names:
-        raise InvalidInputError(
-            f"`attributes` names '{names[0]}', in which rows of one person differ: with `person` attackers guess a value that "
-            "all rows of a person have. Name other columns, or leave `person` out, and its column with `drop`, to see what "
-            "they get row by row."
-        )
 
 
 def varying(design: Design, names: Sequence[str]) -> list[str]:
     """Those columns (or the target) in which rows of one person differ, or have a value and lack it."""
+    return [name for name in names if who_differs(design, name).any()]
+
+
+def who_differs(design: Design, name: str) -> NDArray[np.bool_]:
+    """People whose rows differ in a column (or the target), or have a value and lack it: (people,); none without people."""
     people = design.people
     if people is None:
-        return []
-    first = one_row_each(people)[people.of_row]
-    found = []
-    for name in names:
-        if name == design.target.name:
-            own = np.asarray(design.y).reshape(design.n, -1)
-        else:
-            feature = next(feature for feature in design.features if feature.name == name)
-            own = np.asarray(design.X)[:, list(feature.columns)]
-        if bool(np.any(own != own[first])):
-            found.append(name)
-    return found
+        return np.zeros(0, dtype=bool)
+    if name == design.target.name:
+        own = np.asarray(design.y).reshape(design.n, -1)
+    else:
+        feature = next(feature for feature in design.features if feature.name == name)
+        own = np.asarray(design.X)[:, list(feature.columns)]
+    return of_people(people, np.any(own != own[one_row_each(people)[people.of_row]], axis=1))
+
+
+def of_people(people: People, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """People of whom any row is one of these: (people,)."""
+    return np.bincount(people.of_row[rows], minlength=people.count) > 0
 
 
 def several_rows(design: Design) -> bool:
@@ -89,18 +73,16 @@ def person_names(people: People, numbers: Any, chosen: Sequence[int]) -> dict[in
     return {int(k): (int(numbers[first[k]]), str(people.names[k])) for k in chosen}
 
 
-def groups_of_people(people: People, labels: Any) -> NDArray[Any]:
-    """The group of each person, (people,); someone in two groups is refused."""
-    first = one_row_each(people)
-    own = np.asarray(labels)[first]
-    several = np.flatnonzero(np.asarray(labels) != own[people.of_row])
-    if several.size:
-        count = np.unique(people.of_row[several]).size
-        raise InvalidInputError(
-            f"{count} of {people.count} people have rows in several groups: with `person` everyone must be in one; leave "
-            "`group` out."
-        )
-    return own
+def people_by_group(people: People, labels: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Rows]]:
+    """Each person with each of their groups, numbers from 0: (pairs,) both, and the rows of that person in that group.
+
+    Who has rows in several groups counts in each.
+    """
+    own = np.asarray(labels, dtype=np.int64)
+    pairs, place = np.unique(np.stack([people.of_row, own]), axis=1, return_inverse=True)
+    place = place.reshape(-1)
+    sets = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
+    return pairs[0], pairs[1], sets
 
 
 def column_etas(trained: Trained, sets: Sequence[Rows]) -> Vector:
@@ -109,56 +91,36 @@ def column_etas(trained: Trained, sets: Sequence[Rows]) -> Vector:
     NaN where a column is missing in all rows of a set.
     """
     attributes = measurement(trained.leak).information.attributes
-    found = np.empty((len(sets), len(attributes) + 1))
-    sizes = np.array([rows.size for rows in sets])
-    for size in np.unique(sizes):
-        (places,) = np.nonzero(sizes == size)
-        rows = np.stack([sets[k] for k in places.tolist()])
-        for first, some in _batches(trained, attributes, int(size)):
-            label = first + len(some) == len(attributes)
-            width = sum(attribute.size for attribute in some) + label
-            step = max(1, BLOCK_VALUES // (int(size) * _parameters(trained) * width))
-            for start in range(0, places.size, step):
-                own = rows[start : start + step]
-                norms = _norms(trained, some, label, own)
-                absent = absent_in(some, np.asarray(trained.design.X)[own.reshape(-1)])
-                if absent is not None:  # a column that is missing in all of a person's rows has no eta
-                    nothing = absent.reshape(*own.shape, -1).all(axis=1)
-                    norms[:, : nothing.shape[1]][nothing] = np.nan
-                here = places[start : start + step]
-                found[here, first : first + norms.shape[1]] = norms
-    return found / float(trained.leak.noise.scale)
+    return column_etas_of(trained.leak, sets, absent_in(attributes, np.asarray(trained.design.X)))
 
 
-def _parameters(trained: Trained) -> int:
-    return int(trained.design.X.shape[1]) + 1
+def column_etas_of(leak: Leakage, sets: Sequence[Rows], absent: Any = None) -> Vector:
+    """The same of any leakage, in its units; ``absent`` are cells that are missing."""
+    return norms_of_columns(leak, sets, absent) / measurement(leak).scale
 
 
-def _batches(
-    trained: Trained, attributes: Sequence[Attribute], size: int
-) -> Iterator[tuple[int, tuple[Attribute, ...]]]:
-    """Attributes whose Jacobians of one set fit a block, with the place of the first."""
-    most, first = max(1, BLOCK_VALUES // (size * _parameters(trained))), 0
-    while first < len(attributes):
-        last, width = first + 1, attributes[first].size
-        while last < len(attributes) and width + attributes[last].size < most:
-            width += attributes[last].size
-            last += 1
-        yield first, tuple(attributes[first:last])
-        first = last
+def joint_etas(trained: Trained, groups: Any, count: int) -> tuple[Vector, Vector]:
+    """Eta of all rows of each group of rows together, (count,), and of each column over all rows, in standard units.
+
+    ``groups`` are numbers from 0. What is one value of a person moves together in all their rows of a group, as in
+    :meth:`Leakage.by_person`.
+    """
+    return joint_etas_of(trained.leak, trained.design.people, groups, count)
 
 
-def _norms(trained: Trained, attributes: Sequence[Attribute], label: bool, rows: Rows) -> Vector:
-    """||J_S|| of each attribute (and the labels) for sets of k rows, given as (sets, k): (sets, attributes + label)."""
-    count, size = rows.shape
-    J = np.asarray(measurement(trained.leak).information.written_out(attributes, label, rows.reshape(-1)))
-    J = J.reshape(count, size, *J.shape[1:])
-    columns, at = [], 0
-    for width in [*(attribute.size for attribute in attributes), *(1,) * label]:
-        part = J[..., at : at + width]
-        flat = np.swapaxes(part, 2, 3).reshape(count, size * width, -1)
-        turned = np.swapaxes(flat, 1, 2)
-        small = flat @ turned if flat.shape[1] <= flat.shape[2] else turned @ flat
-        columns.append(np.sqrt(np.clip(np.linalg.eigvalsh(small)[:, -1], 0.0, None)))
-        at += width
-    return np.stack(columns, axis=1)
+def joint_etas_of(leak: Leakage, people: People | None, groups: Any, count: int) -> tuple[Vector, Vector]:
+    """The same of any leakage, in its units."""
+    alone, columns = leak.by_group(groups), np.asarray(leak.per_attribute())
+    found = np.array([alone.get(k, 0.0) for k in range(count)])
+    if people is None or people.count == people.of_row.size:
+        return found, columns
+    _, own, sets = people_by_group(people, groups)
+    tied = jointly_of_people(leak, found, columns, sets, own)
+    return tied[:count], tied[count:]
+
+
+def dataset_eta(trained: Trained) -> float:
+    """Eta of all rows together, in standard units."""
+    if not several_rows(trained.design):
+        return trained.leak.dataset()
+    return float(joint_etas(trained, np.zeros(trained.design.n, dtype=np.int64), 1)[0][0])

@@ -27,8 +27,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
-from fisherleak._support.namespaces import Json
-from fisherleak._support.sparse import inverse_of
+from fisherleak._support.namespaces import Json, Vector
+from fisherleak._support.sparse import inverse_of, times
 from fisherleak.engine.noise import Noise, noise_from_record
 from fisherleak.models.estimators import set_parameters
 from fisherleak.models.several import all_parameters
@@ -38,25 +38,10 @@ from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import Kind
 from fisherleak.training.trained_model import Trained, estimator_for, spreads_in, trained_on
 
-__all__ = [
-    "PublicModel",
-    "frame_of_features",
-    "framed",
-    "freed_pipeline",
-    "known_pipeline",
-    "off_the_grid",
-    "own_parameters",
-    "parameters_as_released",
-    "pipeline_of",
-    "pipeline_with",
-    "standard_noise",
-]
-
 PREDICTS = {"coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_", "_base_loss"}
 """What a linear model needs to predict, beside its settings; ``_base_loss`` is the link of a Poisson or Gamma model."""
 LEAST_AWAY = 1e-300
 """How far what is not the same is from the grid at least, as a part of its step."""
-Vector = NDArray[np.float64]
 
 
 def own_parameters(trained: Trained) -> Vector:
@@ -90,7 +75,7 @@ def frame_of_features(features: Sequence[Feature]) -> NoiseFrame:
 
 @dataclass(frozen=True)
 class PublicModel:
-    """All of a released model but its parameters: what its card says too, so that either gives the same file."""
+    """All of a released model but its parameters: what its model card says too, so that either gives the same file."""
 
     kind: Kind
     l2: float
@@ -145,7 +130,7 @@ def pipeline_with(public: PublicModel, raw: Vector) -> Pipeline:
     assert estimator is not None
     # rows that are made up: the numbers zero and one, and some levels
     labels = np.array(public.classes) if public.classes else np.array([1.0, 2.0])
-    last = estimator(1, public.l2)  # its penalty is said per row: how many rows there are stays in the house
+    last = estimator(1, public.l2)  # its penalty is said per row: how many rows there are is kept internal
     model = Pipeline([("columns", _passing(public)), ("model", last)])
     own = last.get_params(deep=False)
     with warnings.catch_warnings():
@@ -358,7 +343,7 @@ class Turned:
         return np.asarray(self.turn @ self.noise.draw(size, random_state))
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
-        return np.asarray(self.noise.draws(count, size, rng) @ self.turn.T)
+        return np.asarray(times(self.turn, self.noise.draws(count, size, rng).T).T)
 
     def log_density(self, b: Vector) -> Vector:
         volume = np.linalg.slogdet(self.turn)[1]

@@ -1,6 +1,16 @@
-"""From the rows of a table to a fitted linear model and its leakage.
+r"""From the rows of a table to a fitted linear model and its leakage.
 
 Mathematics: 1.4, ``docs/mathematics/fits.md``.
+
+Also here: what a balanced model reveals with its weights: they follow from the data, and eta counts that.
+
+Weights of IRFIL are found in ``ROUNDS`` reweightings, each from the etas of a fit. A value of a row moves all of these fits
+and, through them, every weight; ``protection.irfil.whole_procedure`` has the exact derivative of the last parameters,
+
+.. math:: J_i = \frac{d\,\theta(\omega(D), D)}{d\,(x_i, y_i)} ,
+
+with the scales of columns in the penalty counted where preprocessing is. Eta with the weights held fixed can be far smaller, or
+larger: a limit is on :math:`\|J_i\|`.
 """
 
 from __future__ import annotations
@@ -12,10 +22,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive, column_names
-from fisherleak._support.namespaces import TableLike, VectorLike
+from fisherleak._support.namespaces import TableLike, Vector, VectorLike
 from fisherleak.engine.fit.minimise import Fit, minimised_on
 from fisherleak.engine.fit.training_data import training_data
 from fisherleak.engine.jacobian import Jacobian
@@ -24,40 +33,66 @@ from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of, one_release
-from fisherleak.errors import (
-    FisherleakError,
-    InvalidInputError,
-    NotConvergedError,
-    UnsupportedModelError,
-)
+from fisherleak.errors import FisherleakError, InvalidInputError, NotConvergedError, UnsupportedModelError
+from fisherleak.leakage.compositions import with_label_unit
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.leakage.membership.recognised import FrameColumn, RowsFrame
+from fisherleak.leakage.membership_distance import FrameColumn, RowsFrame
 from fisherleak.models import Reading, as_table
 from fisherleak.protection.calibrate.calibration import calibrate, enough
 from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
+from fisherleak.protection.irfil.whole_procedure import Procedure
 from fisherleak.rows import gather, map_rows
 from fisherleak.rows.summary import digest
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
 from fisherleak.training.defaults import DEFAULT_L2
 from fisherleak.training.model_kinds import Kind, kind_of, label_rules
 from fisherleak.training.noise_words import PLAIN
-from fisherleak.training.weighting import Weighting
 
-__all__ = [
-    "COUNTED",
-    "DEFAULT_L2",
-    "PUBLIC",
-    "MeasuredRows",
-    "Settings",
-    "Trained",
-    "calibrated_scale",
-    "estimator_for",
-    "spreads_in",
-    "train",
-    "trained_on",
-    "with_penalty",
-]
+ROUNDS = 15
+"""Reweightings of a balanced model."""
+SAME = 1e-6
+"""Relative difference up to which weights found twice are the same."""
+ERROR = 1e-5
+"""Of these etas, relative: differences stand in for the loss's third derivatives."""
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How the weights of a balanced model came about, in standard units."""
+
+    procedure: Procedure = field(repr=False)
+    weights: Vector = field(repr=False)
+    """Of each row, in the last fit."""
+
+    @cached_property
+    def _derivative(self) -> Vector:
+        rounds = self.procedure.run()
+        if not np.allclose(rounds[-1].weights, self.weights, rtol=SAME, atol=0.0):
+            raise NotConvergedError(
+                "The weights of IRFIL differ from one computation to the next, and no eta that counts them is certain: use a "
+                "larger `l2`, or leave `balance` out."
+            )
+        return self.procedure.derivative(rounds)
+
+    def check(self) -> None:
+        """Refuse weights that cannot be counted."""
+        _ = self._derivative
+
+    def etas(self, noise: Noise, column: str | None = None) -> Vector:
+        """Of each row, or of each person, with the weights counted; of one column alone, or of everything."""
+        J, names = self._derivative, [attribute.name for attribute in self.procedure.attributes]
+        place = None if column is None else names.index(column)
+        if place is not None:
+            sizes = [attribute.size for attribute in self.procedure.attributes]
+            J = J[:, :, sum(sizes[:place]) : sum(sizes[: place + 1])]
+        eta, owners = self.procedure.norms(J, noise, place)[0], self.procedure.owners
+        return eta if owners is None else eta[np.unique(owners, return_index=True)[1]]
+
+    def largest(self, noise: Noise, column: str | None = None) -> float:
+        """One that no eta is above, rounding and differences included."""
+        return float(np.max(self.etas(noise, column))) * (1.0 + ERROR)
+
 
 PUBLIC = ("nothing", "preprocessing")
 """What the attacker is taken to know of what the table taught beside the model's parameters."""
@@ -71,7 +106,6 @@ LARGEST_LIMIT = 1e60
 """Limits beyond this, or below its inverse, lead to scales that overflow."""
 BLOCK_VALUES = 2_000_000
 """Cells whose eta is held in memory at a time."""
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -183,7 +217,7 @@ class Trained:
         if self.weighting is not None:
             return self.weighting.etas(self.leak.noise)
         if people is not None:
-            return np.array([*self.leak.by_group(people.of_row).values()])
+            return np.array([*self.leak.by_person(people.of_row).values()])
         eta, shape, scale = self.leak.per_example(), self.shape, self.shaped_at
         if shape is None or scale is None:
             return eta
@@ -191,7 +225,7 @@ class Trained:
         return map_rows(lambda own, x, w: np.hypot(own, scale * shape.rows(x, w)), eta, X, weights)
 
     def most_by_shape(self) -> float | None:
-        """The largest eta that a shape of the rows' own has by itself, at every scale; None for other noise."""
+        """The largest eta that a data-dependent covariance has by itself, at every scale; None for other noise."""
         shape = self.shape
         if shape is None:
             return None
@@ -243,12 +277,12 @@ class MeasuredRows:
         return Leakage(information_of(jacobian), self.noise, as_table(self.X), _absent=absent)
 
     def cells(self) -> Vector:
-        """Eta of every column of every row, with what a shape of the rows' own tells; NaN where it is missing."""
+        """Eta of every column of every row, with what a data-dependent covariance reveals; NaN where it is missing."""
         cells = np.asarray(self.leak.per_cell())
         return cells if self.shape is None else np.hypot(cells, self.shaped_at * self.shape.cells(self.X, self.weights))
 
     def etas(self) -> Vector:
-        """Eta of every row, with what a shape of the rows' own tells."""
+        """Eta of every row, with what a data-dependent covariance reveals."""
         eta = np.asarray(self.leak.per_example())
         return eta if self.shape is None else np.hypot(eta, self.shaped_at * self.shape.rows(self.X, self.weights))
 
@@ -293,7 +327,11 @@ def _reading(kind: Kind, design: Design, l2: float, weights: Vector | None, inte
     classes = design.target.classes if kind.several else None
     loss = get_loss(kind.loss)
     data = training_data(design.X, design.y, weights, loss, column_names(design.X), True, classes)
-    return Reading(minimised_on(data, loss, l2, True, scales, intercept_l2), data, tuple(_attributes(design)))
+    # l2 is per row here: a table without some of its rows is trained with their part of the penalty less
+    fit = replace(minimised_on(data, loss, l2, True, scales, intercept_l2), per_row=True)
+    # rows count the label in its standard unit, whatever the unit that it is fitted in
+    fit = replace(fit, loss=with_label_unit(fit.loss, design.target.counted))
+    return Reading(fit, data, tuple(_attributes(design)))
 
 
 def with_penalty(trained: Trained, l2: float, intercept_l2: float) -> Trained:
@@ -332,7 +370,7 @@ def _folding(design: Design, fit: Fit) -> Folding | None:
 
 
 def _frames(design: Design) -> tuple[RowsFrame, ...]:
-    """The centres and scales that no declared bounds give: they come from the rows, and a card has them."""
+    """The centres and scales that no declared bounds give: they come from the rows, and a model card has them."""
     moved, target = design.unbounded, design.target
     columns = [
         FrameColumn(f.columns[0], f.centre, f.scale, f.centre, f.scale) for f in design.features if f.name in moved
@@ -375,10 +413,8 @@ def calibrated_scale(
         largest = trained.weighting.largest(trained.leak.noise, attribute)
         return float(enough(trained.leak.noise, largest, limit * own).scale) * trained.unit
     if trained.design.people is not None and attribute is None:
-        groups = trained.design.people.of_row
-        if top is None:
-            return float(calibrate(trained.leak, limit, over="group", groups=groups).scale) * trained.unit
-        largest = max(eta for _, eta in top) * (1.0 + measurement(trained.leak).information.error)
+        largest = float(np.max(trained.each_eta())) if top is None else max(eta for _, eta in top)
+        largest *= 1.0 + measurement(trained.leak).information.error
         return float(enough(trained.leak.noise, largest, limit).scale) * trained.unit
     if top is not None and attribute is None:
         largest = measurement(trained.leak).certain(None, None, top)

@@ -1,33 +1,37 @@
 """What noise costs: the utility of many noisy copies of a model, over a grid of scales.
 
 Predictions of a copy are X w + sigma X b with b the noise at scale 1, so one product X b serves every scale. Models of several
-classes have one such product for each.
+classes have one such product for each. ``Scored`` is all that this needs of a model: that of a table, or any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from fisherleak._support.namespaces import Vector
 from fisherleak._support.progress import track
+from fisherleak.engine.noise import Noise
 from fisherleak.rows import gather, sum_rows
 from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Design
-from fisherleak.training.model_kinds import Metric
+from fisherleak.training.model_kinds import Metric, leading_metric
 from fisherleak.training.noise_words import unit_draws
 from fisherleak.training.trained_model import Trained
 
-__all__ = ["Tradeoff", "UtilityPoint", "tradeoff", "utility_at"]
-
-Vector = NDArray[np.float64]
+GRID = np.logspace(-2, 2, 33)
+"""Scales at which utility is measured, in units of the chosen one."""
 MOST_ROWS = 20_000
 """Training rows on which utility is measured at most, where none are held out."""
 MOST_PRODUCTS = 4_000_000
 """Predictions of all copies held at a time."""
+PARTS = 20
+"""Of the rows, each left out once to see how sure the gain over the baseline is."""
 
 
 @dataclass(frozen=True)
@@ -51,81 +55,209 @@ class Tradeoff:
     rows: int
     draws: int
     points: tuple[UtilityPoint, ...]
-    also: Tradeoff | None = None
-    """The same by a second measure, where the kind of model has one."""
+    unsure_gain: float = float("nan")
+    """Half the width of the 95 % interval of what the model without noise does better than the baseline, over rows."""
+    also: tuple[Tradeoff, ...] = ()
+    """The same by other measures, where the kind of model has some."""
+
+    @property
+    def gain(self) -> float | None:
+        """What the model without noise does better than the baseline; None where rows are too few to tell it from nothing."""
+        gain = self.without_noise - self.constant
+        better = gain if self.metric.higher_is_better else -gain
+        return gain if better > self.unsure_gain else None
+
+    def led_by(self, name: str) -> Tradeoff:
+        """The same with the measure of this name first, and all others beside it."""
+        every = (replace(self, also=()), *self.also)
+        (first,) = (each for each in every if each.metric.name == name)
+        return replace(first, also=tuple(each for each in every if each is not first))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A model as noise acts on it, and the rows that it is scored on.
+
+    Attributes
+    ----------
+    X : array of shape (m, d)
+        Rows as the parameters multiply them.
+    y : array of shape (m,) or (m, K)
+        Labels as the metrics take them.
+    theta : array of shape (p,)
+        Parameters where the noise acts: all coefficients, output by output, then the intercepts, if there are any.
+    outputs : int
+        Rows of coefficients.
+    noise : Noise
+        Its scale is not used.
+    metrics : tuple of Metric
+        The model's own first.
+    lead : Metric
+        The one of them that leads.
+    constant : number, or array of shape (K,)
+        The predictor of the model that ignores the rows.
+    held_out : bool
+        Whether the model was not fitted on these rows.
+    unit : float
+        The scale of noise on the model's own coefficients that is 1 in units of ``theta``.
+    beside : array of shape (m, q), optional
+        What the parameters behind the intercept multiply: one where a cell is missing whose fill they are.
+    """
+
+    X: Vector = field(repr=False)
+    y: Vector = field(repr=False)
+    theta: Vector = field(repr=False)
+    outputs: int
+    noise: Noise
+    metrics: tuple[Metric, ...]
+    lead: Metric
+    constant: Any
+    held_out: bool
+    unit: float = 1.0
+    beside: Vector | None = field(default=None, repr=False)
+
+    @property
+    def intercept(self) -> bool:
+        beside = 0 if self.beside is None else self.beside.shape[1]
+        return bool(self.theta.size - beside > self.outputs * self.X.shape[1])
 
 
 @dataclass(frozen=True)
 class _Copies:
     """Linear predictors of rows without noise (m, 1), and their change by each copy's noise of scale 1 (m, copies).
 
-    For several classes (m, K, 1) and (m, K, copies).
+    For several outputs (m, K, 1) and (m, K, copies).
     """
 
-    y: Vector
+    scored: Scored
     plain: Vector
     moved: Vector
-    held_out: bool
 
     @property
     def count(self) -> int:
         return int(self.moved.shape[-1])
 
 
-def tradeoff(trained: Trained, scales: Vector | Sequence[float], draws: int, seed: int) -> Tradeoff:
+def tradeoff(
+    trained: Trained, scales: Vector | Sequence[float], draws: int, seed: int, metric: str | None = None
+) -> Tradeoff:
     """Utility on held-out rows (training rows where there are none) at each scale of noise on the model's coefficients.
 
-    The kind of noise is that of the trained model's leakage.
+    The kind of noise is that of the trained model's leakage. ``metric`` is the measure that leads, by default that of
+    ``leading_metric``.
     """
-    copies, kind = _copies(trained, draws, seed), trained.kind
-    metrics = [kind.metric, *([] if kind.also is None else [kind.also])]
+    found = utility_of(_scored(trained, seed, metric), scales, draws, seed)
+    # rows of one class have no AUC
+    own = trained.kind.metric.name
+    return found if metric is not None or np.isfinite(found.without_noise) else found.led_by(own)
+
+
+def utility_of(scored: Scored, scales: Vector | Sequence[float], draws: int, seed: int) -> Tradeoff:
+    """Utility at each scale of noise on the model's coefficients."""
+    copies, y = _copies(scored, draws, seed), scored.y
     every = track(scales, len(scales), "Adding noise")
-    points = [_points(trained, copies, float(scale), metrics) for scale in every]
+    points = [_points(copies, float(scale), scored.metrics) for scale in every]
+    baseline, parts = _constant(copies), _parts(int(y.shape[0]), seed)
     first, *more = (
         Tradeoff(
             metric=metric,
-            without_noise=float(metric.of(copies.plain, copies.y)[0]),
-            constant=float(metric.of(_constant(trained, copies), copies.y)[0]),
-            held_out=copies.held_out,
-            rows=int(copies.y.size),
+            without_noise=float(metric.of(copies.plain, y)[0]),
+            constant=float(metric.of(baseline, y)[0]),
+            held_out=scored.held_out,
+            rows=int(y.shape[0]),
             draws=copies.count,
             points=tuple(each[k] for each in points),
+            unsure_gain=_unsure_gain(metric, copies, baseline, parts),
         )
-        for k, metric in enumerate(metrics)
+        for k, metric in enumerate(scored.metrics)
     )
-    return replace(first, also=more[0] if more else None)
+    return replace(first, also=tuple(more)).led_by(scored.lead.name)
 
 
-def _constant(trained: Trained, copies: _Copies) -> Vector:
-    """Predictors of the model that ignores the rows, as ``plain`` has them."""
-    kind, design = trained.kind, trained.design
-    if not kind.several:
-        return np.full(copies.plain.shape, kind.constant(design.label_mean))
-    K = trained.outputs
-    (counts,) = sum_rows(lambda y: (np.bincount(np.asarray(y, dtype=np.int64), minlength=K),), design.y)
-    return np.asarray(np.broadcast_to(kind.constant(counts / design.n)[None, :, None], copies.plain.shape))
-
-
-def utility_at(trained: Trained, scale: float, draws: int, seed: int) -> float:
-    """Mean utility of copies at one scale."""
-    (point,) = _points(trained, _copies(trained, draws, seed), scale, [trained.kind.metric])
+def utility_at(trained: Trained, scale: float, draws: int, seed: int, metric: str | None = None) -> float:
+    """Mean utility of copies at one scale, by the measure that leads."""
+    scored = _scored(trained, seed, metric)
+    (point,) = _points(_copies(scored, draws, seed), scale, (scored.lead,))
     return point.utility
 
 
-def _copies(trained: Trained, draws: int, seed: int) -> _Copies:
+def led_metric(trained: Trained, asked: str | None) -> Metric:
+    """The measure that leads for these training rows."""
+    classes = len(trained.design.target.classes)
+    rarest = float(np.min(_shares(trained))) * classes if classes else None
+    return leading_metric(trained.kind.metrics, rarest, asked, trained.kind.words)
+
+
+def _scored(trained: Trained, seed: int, metric: str | None) -> Scored:
+    """The model of a table."""
     X, y, held_out = _rows(trained.design, seed)
-    theta, K = np.asarray(trained.fit.theta)[:, None], trained.outputs
-    count = max(2, min(draws, MOST_PRODUCTS // max(1, y.size * K)))
-    noise = unit_draws(trained.leak.noise, theta.size, count, seed)
-    return _Copies(y, _predictors(X, theta, K), _predictors(X, noise, K), held_out)
+    kind, theta, noise = trained.kind, np.asarray(trained.fit.theta), trained.leak.noise
+    own = (trained.outputs, noise, kind.metrics, led_metric(trained, metric), _ignoring_rows(trained))
+    return Scored(X, y, theta, *own, held_out, trained.unit)
 
 
-def _predictors(X: Vector, theta: Vector, outputs: int) -> Vector:
-    """Of parameters (size, copies): all coefficients, output by output, then the intercepts."""
-    if outputs == 1:
-        return np.asarray(X @ theta[:-1] + theta[-1])
-    coef = theta[:-outputs].reshape(outputs, X.shape[1], -1)
-    return np.asarray(np.einsum("md,kdc->mkc", X, coef, optimize=True) + theta[None, -outputs:, :])
+def _shares(trained: Trained) -> Vector:
+    """The share of each class in the training rows."""
+    design = trained.design
+    if not trained.kind.several:
+        return np.array([1.0 - design.label_mean, design.label_mean])
+    K = trained.outputs
+    (counts,) = sum_rows(lambda y: (np.bincount(np.asarray(y, dtype=np.int64), minlength=K),), design.y)
+    return np.asarray(counts / design.n)
+
+
+def _ignoring_rows(trained: Trained) -> Any:
+    """The predictor of the model that ignores the rows, or one for each class."""
+    kind = trained.kind
+    return kind.constant(_shares(trained) if kind.several else trained.design.label_mean)
+
+
+def _parts(rows: int, seed: int) -> NDArray[np.int64]:
+    """The part of each row, of at most ``PARTS`` that are alike in size."""
+    return np.random.default_rng(seed).permutation(np.arange(rows) % PARTS)
+
+
+def _unsure_gain(metric: Metric, copies: _Copies, baseline: Vector, parts: NDArray[np.int64]) -> float:
+    """Half the width of the 95 % interval of the gain over the baseline, by leaving out one part of the rows after another.
+
+    The delete-a-group jackknife: with g parts the variance is (g - 1) / g times the sum of squares of what the g gains differ
+    from their mean, with g - 1 degrees of freedom. NaN where rows are too few, or a class is in one part only.
+    """
+    count = int(parts.max(initial=-1)) + 1
+    if count < 2:
+        return float("nan")
+    y, gains = copies.scored.y, np.empty(count)
+    for k in range(count):
+        kept = parts != k
+        with_model, without = (metric.of(z[kept], y[kept])[0] for z in (copies.plain, baseline))
+        gains[k] = with_model - without
+    spread = np.sqrt((count - 1) / count * np.sum((gains - gains.mean()) ** 2))
+    return float(stdtrit(count - 1, 0.975) * spread)
+
+
+def _constant(copies: _Copies) -> Vector:
+    """Predictors of the model that ignores the rows, as ``plain`` has them."""
+    constant, shape = np.asarray(copies.scored.constant, dtype=np.float64), copies.plain.shape
+    return np.asarray(np.broadcast_to(constant[None, :, None] if constant.ndim else constant, shape))
+
+
+def _copies(scored: Scored, draws: int, seed: int) -> _Copies:
+    rows, size = scored.X.shape[0], scored.theta.size
+    count = max(2, min(draws, MOST_PRODUCTS // max(1, rows * scored.outputs)))
+    noise = unit_draws(scored.noise, size, count, seed)
+    return _Copies(scored, _predictors(scored, scored.theta[:, None]), _predictors(scored, noise))
+
+
+def _predictors(scored: Scored, theta: Vector) -> Vector:
+    """Of parameters (p, copies)."""
+    X, K = scored.X, scored.outputs
+    size = K * X.shape[1]
+    if K == 1:
+        z = X @ theta[:size] + (theta[size] if scored.intercept else 0.0)
+        return np.asarray(z if scored.beside is None else z + scored.beside @ theta[size + int(scored.intercept) :])
+    coef = theta[:size].reshape(K, X.shape[1], -1)
+    z = np.einsum("md,kdc->mkc", X, coef, optimize=True)
+    return np.asarray(z + theta[None, size:, :] if scored.intercept else z)
 
 
 def _rows(design: Design, seed: int) -> tuple[Vector, Vector, bool]:
@@ -135,11 +267,11 @@ def _rows(design: Design, seed: int) -> tuple[Vector, Vector, bool]:
     return np.asarray(X), np.asarray(y), False
 
 
-def _points(trained: Trained, copies: _Copies, scale: float, metrics: Sequence[Metric]) -> list[UtilityPoint]:
-    z = copies.plain + scale / trained.unit * copies.moved
+def _points(copies: _Copies, scale: float, metrics: Sequence[Metric]) -> list[UtilityPoint]:
+    z = copies.plain + scale / copies.scored.unit * copies.moved
     found = []
     for metric in metrics:
-        values = metric.of(z, copies.y)
+        values = metric.of(z, copies.scored.y)
         low, high = np.quantile(values, [0.05, 0.95])
         unsure = stdtrit(values.size - 1, 0.975) * values.std(ddof=1) / np.sqrt(values.size)
         found.append(UtilityPoint(scale, float(values.mean()), float(low), float(high), float(unsure)))

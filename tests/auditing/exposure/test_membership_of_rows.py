@@ -1,4 +1,4 @@
-"""Presence in audits: against fits without a row, in every file, and refused where there is no closed form."""
+"""Membership in audits: against fits without a row, in every file, and refused where there is no closed form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scipy.stats import multivariate_normal, norm
 
 import fisherleak as fl
 from fisherleak.auditing import Settings, audit
-from fisherleak.auditing.exposure.membership_of_rows import presence_of, told_at
+from fisherleak.auditing.exposure.membership_of_rows import membership_figures, told_at
 from fisherleak.auditing.policy.policy import policy_of
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
-from fisherleak.engine.changes import removed_rows
+from fisherleak.engine.changes import removal_steps
 from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.outputs import write_outputs
@@ -46,18 +46,18 @@ def test_figures_are_those_of_fits_without_a_row(
     settings = Settings(target_for(kind), kind, l2=0.1, held_out=0.0, public=public, bounds=bounds_for(kind))
     result = audit(table_for(kind).head(80), settings, noise=0.5, draws=4, attacks=False)
     mu = np.array([moved_without(result.trained, row) for row in range(result.design.n)]) / result.unit_scale
-    np.testing.assert_allclose(result.presence.mu / result.unit_scale, mu, rtol=1e-3)
+    np.testing.assert_allclose(result.membership.mu / result.unit_scale, mu, rtol=1e-3)
     summary = summarise(result)
     found, worst = summary["membership"], int(mu.argmax())
     assert found["rows"][0]["row"] == result.design.rows[worst]
-    assert found["rows"][0]["right"] == found["right_max"] == pytest.approx(norm.cdf(mu.max() / 2), rel=1e-3)
+    assert found["rows"][0]["accuracy"] == found["accuracy_max"] == pytest.approx(norm.cdf(mu.max() / 2), rel=1e-3)
     assert found["rows"][0]["auc"] == pytest.approx(norm.cdf(mu.max() / np.sqrt(2)), rel=1e-3)
     assert found["rows"][0]["found"] == pytest.approx(norm.cdf(norm.ppf(0.01) + mu.max()), rel=5e-3)
-    assert found["right_mean"] == pytest.approx(norm.cdf(mu / 2).mean(), rel=1e-3)
+    assert found["accuracy_mean"] == pytest.approx(norm.cdf(mu / 2).mean(), rel=1e-3)
     assert found["count"] == np.sum(norm.cdf(mu / 2) >= 0.6)
     write_outputs(result, summary, tmp_path / "out")
     np.testing.assert_allclose(pandas.read_parquet(tmp_path / "out" / "leakage.parquet")["membership"], mu, rtol=1e-3)
-    assert "Who is in the table" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Membership: who is in the data" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("ruled", [False, True])
@@ -87,8 +87,8 @@ def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> 
     bounds = tuple((str(name), (-50.0, 50.0)) for name in table)
     trained = train(from_frame(table), Settings("y", held_out=0.0, l2=0.1, bounds=bounds))
     expected = np.array([moved_without(trained, row) for row in range(30)])
-    np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
-    by_rounds = removed_rows._conjugate
+    np.testing.assert_allclose(membership_figures(trained, 1.0).mu, expected, rtol=1e-9)
+    by_rounds = removal_steps._conjugate
     counts = []
 
     def counted(*given: Any) -> Any:
@@ -96,8 +96,8 @@ def test_tables_with_more_columns_than_rows(monkeypatch: pytest.MonkeyPatch) -> 
         counts.append((int(settled.sum()), settled.size))
         return moves, settled & False
 
-    monkeypatch.setattr(removed_rows, "_conjugate", counted)
-    np.testing.assert_allclose(presence_of(trained, 1.0).mu, expected, rtol=1e-9)
+    monkeypatch.setattr(removal_steps, "_conjugate", counted)
+    np.testing.assert_allclose(membership_figures(trained, 1.0).mu, expected, rtol=1e-9)
     assert sum(some for some, _ in counts) == sum(every for _, every in counts) == 30
 
 
@@ -111,10 +111,10 @@ def test_rows_that_are_read_part_by_part(people: Any) -> None:
     one, two = (summarise(each)["membership"] for each in (here, away))
     assert [row["row"] for row in one["rows"]] == [row["row"] for row in two["rows"]]
     assert one["rows"][0]["mu"] == pytest.approx(two["rows"][0]["mu"], rel=1e-6)
-    assert one["right_mean"] == pytest.approx(two["right_mean"], rel=1e-9)
+    assert one["accuracy_mean"] == pytest.approx(two["accuracy_mean"], rel=1e-9)
     classes = audit(people[["age", "weight", "sick"]], Settings("sick"), Room(1), draws=4, attacks=False)
     assert summarise(classes)["membership"] is None
-    assert "these are read part by part" in classes.presence.note
+    assert "these are read part by part" in classes.membership.note
 
 
 def test_where_it_is_not_known_that_is_said(people: Any) -> None:
@@ -123,8 +123,8 @@ def test_where_it_is_not_known_that_is_said(people: Any) -> None:
     summary = summarise(result)
     assert summary["membership"] is None
     assert any("closed form for normal noise only" in sentence for sentence in summary["assumptions"])
-    assert "Who is in the table" not in render(summary)
-    assert not presence_of(result.trained, 1.0).measured
+    assert "Membership: who is in the data" not in render(summary)
+    assert not membership_figures(result.trained, 1.0).measured
 
 
 def test_a_row_that_is_told_for_certain_breaks_nothing() -> None:
@@ -135,8 +135,8 @@ def test_a_row_that_is_told_for_certain_breaks_nothing() -> None:
     result = audit(table, Settings("y", held_out=0.0), draws=4, attacks=False)
     found = summarise(result)["membership"]
     assert found["rows"][0]["mu"] is None
-    assert found["rows"][0]["right"] == 1.0
-    assert "more than 99 of 100" in render(summarise(result))
+    assert found["rows"][0]["accuracy"] == 1.0
+    assert "is correct at most 100 % of the time" in render(summarise(result))
 
 
 SHAPED = Settings("income", l2=0.1, held_out=0.0, rare=5)
@@ -168,22 +168,22 @@ def incomes(n: int = 1500) -> pandas.DataFrame:
 def test_shapes_of_the_rows_own_are_counted_in_figures_rules_and_files(shape: str, tmp_path: Path) -> None:
     table = incomes()
     result = shaped_audit(tmp_path, table, shape=shape)
-    presence, trained, scale = result.presence, result.trained, result.unit_scale
-    assert presence.kind == "equivalent"
-    assert presence.top[0].auc is presence.top[0].found is None
+    membership, trained, scale = result.membership, result.trained, result.unit_scale
+    assert membership.kind == "equivalent"
+    assert membership.top[0].auc is membership.top[0].found is None
     summary = summarise(result)
     assert summary["membership"]["kind"] == "equivalent"
     (rule,) = summary["policy"]["rules"]
-    assert rule["value"] == summary["membership"]["right_max"] == presence.top[0].right
+    assert rule["value"] == summary["membership"]["accuracy_max"] == membership.top[0].right
     assert rule["noise"] is None
     assert "made anew without the row" in " ".join(summary["assumptions"])
     assert "–" in render(summary)
     # least squares without the row, whose penalty follows the columns' standard deviations, in the same public frame
-    X, y, row, n = trained.design.X, trained.design.y, presence.top[0].row, trained.design.n
+    X, y, row, n = trained.design.X, trained.design.y, membership.top[0].row, trained.design.n
 
     def known(rows: Any) -> tuple[Any, Any]:
         A = np.column_stack([X[rows], np.ones(len(rows))])
-        G = A.T @ A + 0.1 * n * np.diag([*X[rows].var(axis=0), 0.0])
+        G = A.T @ A + 0.1 * len(rows) * np.diag([*X[rows].var(axis=0), 0.0])
         return np.linalg.solve(G, A.T @ y[rows]), G
 
     (own, G), (other, G0) = known(np.arange(n)), known(np.delete(np.arange(n), row))
@@ -198,14 +198,14 @@ def test_shapes_of_the_rows_own_are_counted_in_figures_rules_and_files(shape: st
     for k in (0, 1):
         drawn = laws[k].rvs(200_000, random_state=rng)
         right += 0.5 * float(np.mean(laws[k].logpdf(drawn) > laws[1 - k].logpdf(drawn)))
-    assert right == pytest.approx(presence.top[0].right, abs=0.005)
+    assert right == pytest.approx(membership.top[0].right, abs=0.005)
 
 
 def test_where_the_shape_cannot_be_made_anew_a_rule_fails_and_everything_says_why(tmp_path: Path) -> None:
     result = shaped_audit(tmp_path, incomes(300), over="max", shape="least-loss")
     why = "Whether someone is in the table is not known: its covariance, shape='least-loss', was computed from the rows"
-    assert not result.presence.measured
-    assert result.presence.note.startswith(why)
+    assert not result.membership.measured
+    assert result.membership.note.startswith(why)
     summary = summarise(result)
     (rule,) = summary["policy"]["rules"]
     assert not rule["passed"]

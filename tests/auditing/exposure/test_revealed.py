@@ -18,7 +18,6 @@ from fisherleak.auditing.exposure.revealed import (
     exposure_at,
     prior_spreads,
     rms_of_values,
-    share_of,
     spreads_in_units,
     squares_of_values,
 )
@@ -27,8 +26,8 @@ from fisherleak.auditing.records import Plan
 from fisherleak.auditing.report_summary import read_summary
 from fisherleak.auditing.run import audit_trained
 from fisherleak.bounds import van_trees
-from fisherleak.engine.noise.calibrated import HESSIAN, Calibration
-from fisherleak.leakage.shares import rms_etas
+from fisherleak.engine.noise.calibration_record import HESSIAN, Calibration
+from fisherleak.leakage.shares import rms_etas, share_of
 from fisherleak.protection.data_dependent.hessian_shape import own_shape
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.summarise import summarise
@@ -63,7 +62,7 @@ def test_figures_are_those_of_all_rows(kind: str, table_for: Any, target_for: An
     of = {
         a["name"]: (a["revealed"], rms[:, j] / units[j], table[a["name"]]) for j, a in enumerate(summary["attributes"])
     }
-    of["label"] = (summary["label"]["revealed"], rms[:, -1] / result.design.target.scale, table[target_for(kind)])
+    of["label"] = (summary["label"]["revealed"], rms[:, -1] / result.design.target.unit, table[target_for(kind)])
     without = {name for name, (found, _, _) in of.items() if found is None}
     # a gamma model cannot be fitted with the labels below zero that a normal belief allows
     assert without == ({"city", "label"} if kind in ("logistic", "gamma") else {"city"})
@@ -104,21 +103,21 @@ def test_yes_and_no_are_told_and_not_shared() -> None:
     assert (before["vip"]["kind"], "yes_no" in before["vip"]) == ("number", False)
     assert before["vip"]["revealed"]["max"] > 0
     assert shown["age"] == before["age"]
-    told = {apart.attribute: apart for apart in found.attacked.told_apart}
+    told = {apart.attribute: apart for apart in found.attacked.distinguishable}
     assert set(told) == {"vip"}
     # the four whose yes is rare are told better than anyone's age is revealed
     eta = shown["vip"]["eta_max"]
     assert told["vip"].worst == pytest.approx(norm.cdf(eta / 2), rel=0.1)
     verdict = verdict_of(summarise(found))
     assert verdict is not None
-    assert any("vip is told best" in line for line in verdict.lines)
+    assert any("category is vip" in line for line in verdict.lines)
     assert not any("vip of row" in line for line in verdict.lines)
 
 
 def test_a_yes_that_is_not_attacked_is_told_in_the_row_that_is_most_exposed() -> None:
     table = rare(300).assign(a=np.arange(300) % 2, b=np.arange(300) % 3 // 2)
     result = audit(table, Settings("dose", held_out=0.0), draws=4, noise=0.05, quick=True)
-    told = {apart.attribute: apart for apart in result.attacked.told_apart}
+    told = {apart.attribute: apart for apart in result.attacked.distinguishable}
     assert set(told) == {"vip", "a", "b"}
     figures = {each.feature.name: each for each in result.columns}
     model, frame, labels = pipeline_of(result.trained)
@@ -138,7 +137,7 @@ def test_the_category_that_is_told_best_is_named_whether_or_not_it_was_attacked(
     table = rare(300).drop(columns="vip").assign(sex=np.array(["f", "m"])[np.arange(300) % 2])
     table["sort"] = np.array(["a", "b", "c"])[np.where(np.isin(np.arange(300), [7, 200]), 2, np.arange(300) % 2)]
     result = audit(table, Settings("dose", held_out=0.0), draws=4, noise=0.4, quick=True, attributes=asked)
-    told = {apart.attribute: apart for apart in result.attacked.told_apart}
+    told = {apart.attribute: apart for apart in result.attacked.distinguishable}
     assert set(told) == {"sort", "sex"}
     model, frame, labels = pipeline_of(result.trained)
     noise = standard_noise(result.trained, fl.Gaussian(0.4))
@@ -151,7 +150,7 @@ def test_the_category_that_is_told_best_is_named_whether_or_not_it_was_attacked(
     assert told["sort"].worst > norm.cdf(mu[drawn].max() / 2) + 0.01
     verdict = verdict_of(summarise(result))
     assert verdict is not None
-    assert any("sort is told best" in line for line in verdict.lines)
+    assert any("category is sort" in line for line in verdict.lines)
 
 
 def test_the_noise_that_is_chosen_guards_yes_and_no() -> None:
@@ -164,7 +163,7 @@ def test_the_noise_that_is_chosen_guards_yes_and_no() -> None:
     assert "spread 1/2" in result.noise.note
     verdict = verdict_of(summarise(result))
     assert verdict is not None
-    assert "a yes or no counted as a number of spread 1/2" in verdict.lines[0]
+    assert "A yes or no counts as a number of spread 1/2" in verdict.lines[-1]
     assert summarise(result)["choices"][3]["noise"] == result.noise.scale
 
 

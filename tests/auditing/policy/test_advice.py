@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from fisherleak._support.grids import rounded_up
 from fisherleak.auditing import Settings, audit
-from fisherleak.auditing.policy.advice import advice_on, choices_on, rounded_up
+from fisherleak.auditing.policy.advice import advice_on, choices_on
 from fisherleak.auditing.policy.policy import policy_of
-from fisherleak.engine.noise.calibrated import HESSIAN, Calibration
+from fisherleak.engine.noise.calibration_record import HESSIAN, Calibration
 from fisherleak.protection.data_dependent.hessian_shape import own_shape
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
@@ -47,6 +48,7 @@ def test_each_choice_reveals_what_it_says(people: Any, target: str) -> None:
         assert 0.97 * choice.share < worst <= choice.share
 
 
+@pytest.mark.long
 def test_limits_decide_where_there_are_some(people: Any) -> None:
     table = people.loc[:FEW, ["age", "city", "sick"]]
     settings = Settings("sick", bounds=(("age", (0.0, 120.0)),))
@@ -61,13 +63,14 @@ def test_limits_decide_where_there_are_some(people: Any) -> None:
     assert again.gate.count == 0
     assert all(rule.passed for rule in again.rules)
     useless = audit(table, settings, noise=5.0, policy=policy_of({"utility": {"min": 1.0}}), **FAST)
-    assert "utility is not" in advice_on(useless).note
+    assert "that on utility does not" in advice_on(useless).note
     other = audit(table, settings, noise=5.0, policy=policy_of({"require": {"model": "linear"}}), **FAST)
     assert "as the policy requires" in advice_on(other).note
     lost = audit(table, settings, noise=5.0, policy=policy_of({"attacks": {"max_gain": 0.1}}), **FAST)
     assert advice_on(lost).noise is None
 
 
+@pytest.mark.long
 def test_advice_on_attacks_is_checked_with_all_attackers(people: Any) -> None:
     """The curve of the strongest attacker is a first guess only: the rules are run at what is advised."""
     table, settings = people[["age", "city", "income"]], Settings("income")
@@ -85,7 +88,7 @@ def test_a_noise_that_costs_too_much_is_not_advised(people: Any) -> None:
     policy = policy_of({"rows": {"max_eta": 1e-3}, "utility": {"max_loss": 0.01}})
     advice = advice_on(audit(table, settings, noise=300.0, policy=policy, **FAST))
     assert advice.noise is None
-    assert advice.note.endswith("where those on what is revealed do, utility.max_loss fails.")
+    assert advice.note.endswith("where those on what is revealed do, these fail: utility.max_loss.")
 
 
 def test_a_table_of_categories_has_no_share(people: Any) -> None:

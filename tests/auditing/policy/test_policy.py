@@ -11,10 +11,10 @@ pytest.importorskip("pyarrow")
 
 from fisherleak import InvalidInputError
 from fisherleak.auditing import Settings
-from fisherleak.auditing.exposure.revealed import share_of
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy
 from fisherleak.auditing.policy.policy import SECTIONS, policy_of, read_policy
 from fisherleak.auditing.records import Plan
+from fisherleak.leakage.shares import share_of
 from fisherleak.tables import Choices, design_of, from_frame
 
 
@@ -32,7 +32,7 @@ from fisherleak.tables import Choices, design_of, from_frame
         ("[columns]\nage = 1", r"has no rules in \[columns.age\]"),
         ("[columns.age]\nmax_revealed = 10", "columns.age.max_revealed of the policy 'p.toml' must be a share"),
         ('[columns."*"]\nmin_error = 2', r"has a rule 'min_error' in \[columns.\*\]"),
-        ("[membership]\nmax_right = 0.4", "which is guessing"),
+        ("[membership]\nmax_right = 0.4", "which is chance"),
         ("[require]\nattacks = false", "require.attacks of the policy 'p.toml' must be true"),
         ("[require]\nattributes = []", "must be a list of texts"),
         ("[columns.age]\nspread = 0", "columns.age.spread of the policy 'p.toml' must be a number above zero"),

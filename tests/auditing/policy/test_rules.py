@@ -15,6 +15,7 @@ from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.exposure.membership_of_rows import told_at
 from fisherleak.auditing.policy import policy as policy_module
 from fisherleak.auditing.policy.applied_rules import apply_policy
+from fisherleak.auditing.policy.judged import judged_table
 from fisherleak.auditing.policy.policy import policy_of
 from fisherleak.auditing.policy.rules import judge
 from fisherleak.auditing.records import Plan
@@ -64,7 +65,7 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
         "label.max_revealed": summary["label"]["revealed"]["max"],
         "groups.max_eta_joint": max(group["eta_joint"] for group in summary["groups"]),
         "groups.max_eta_mean": max(group["eta_mean"] for group in summary["groups"]),
-        "membership.max_right": summary["membership"]["right_max"],
+        "membership.max_right": summary["membership"]["accuracy_max"],
     }
     for name, value in values.items():
         rule = found[name]
@@ -128,16 +129,16 @@ def test_what_is_not_a_number_fails(table: Any) -> None:
     groups = tuple(
         replace(group, joint=nan, spread=replace(group.spread, moments=nan_moments())) for group in found.groups
     )
-    presence = replace(found.presence, mu=np.full(3, nan), top=(told_at(0, nan, 1.0),))
+    membership = replace(found.membership, mu=np.full(3, nan), top=(told_at(0, nan, 1.0),))
     broken = replace(
         found,
         rows=replace(found.rows, digest=digest),
         columns=tuple(replace(figure, largest=nan) for figure in found.columns),
         label=replace(found.label, largest=nan, rms=replace(found.label.rms, largest=nan)),
         groups=groups,
-        presence=presence,
+        membership=membership,
     )
-    assert {rule.name for rule in judge(applied, broken) if rule.passed} == {"require.group"}
+    assert {rule.name for rule in judge(applied, judged_table(broken)) if rule.passed} == {"require.group"}
 
 
 def nan_moments() -> Moments:

@@ -82,6 +82,7 @@ def test_a_release_past_the_limit_is_refused_by_id_and_nothing_is_written(
     assert not (people.parent / "m2.skops.json").exists()
 
 
+@pytest.mark.long
 def test_a_table_that_has_grown_is_matched_by_id(fisherleak: Command, people: Path, book: Path, frame: Any) -> None:
     first = people.parent / "first.csv"
     frame.iloc[:100].to_csv(first, index=False)
@@ -175,7 +176,7 @@ def test_what_does_not_fit_is_refused(fisherleak: Command, people: Path, book: P
     assert "--ledger" in alone.err
     same = fisherleak("release", people, *named, "--ledger", people.parent / "m.skops")
     assert same.status == 2
-    assert "choose one of its own" in same.err
+    assert "--ledger and --out would both write" in same.err
     missing = fisherleak("ledger", book, people)
     assert missing.status == 2
     assert "does not exist" in missing.err

@@ -27,6 +27,7 @@ from copies import copied_release
 from fisherleak.cli import main
 from fisherleak.engine.noise import grid_of
 from fisherleak.errors import InvalidInputError
+from fisherleak.protection.noise_scale_grid import STEP, nearest_on_grid, seven_digits
 from fisherleak.releasing.cards.cards import one_where_alike, sentences_of, trusted_types
 from fisherleak.releasing.cards.signatures import card_path, card_text, digest_of, sealed
 from fisherleak.releasing.files.model_files import ModelFile
@@ -60,6 +61,8 @@ def test_round_trip(
     assert done.status == 0, done.err
     assert "Column 'person' is not used" in done.err
     card = json.loads(done.out)
+    decided = next(sentence for sentence in card["assumptions"] if sentence.startswith("Kinds of columns"))
+    assert decided.endswith("eta does not count that.")  # no option says what the column 'person' is
     assert json.loads((tmp_path / "model.skops.json").read_text(encoding="utf-8")) == card
     assert {p.name for p in tmp_path.iterdir()} == {"people.csv", "model.skops", "model.skops.json"}
     assert card["noise"]["scale"] > 0
@@ -78,6 +81,7 @@ def test_round_trip(
     assert summary["data"]["train_rows"] == 120
 
 
+@pytest.mark.long
 def test_the_release_holds_noise_and_nothing_of_the_model_before_it(
     fisherleak: Command, people: Path, tmp_path: Path
 ) -> None:
@@ -140,6 +144,7 @@ def test_settings_travel_with_the_card(fisherleak: Command, people: Path, tmp_pa
     assert summary["data"]["test_rows"] == 30
 
 
+@pytest.mark.long
 def test_a_limit_on_several_columns_holds_for_each(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     """The noise is that of the column which needs most, whatever the order."""
     scales = {}
@@ -350,7 +355,7 @@ def floats_in(value: Any, seen: set[int]) -> set[float]:
 
 
 def test_two_tables_differ_in_their_parameters_alone(fisherleak: Command, people: Path, tmp_path: Path) -> None:
-    """Whatever else a file or a card holds does not depend on the values of the table."""
+    """Whatever else a file or a model card holds does not depend on the values of the table."""
     frame = pandas.read_csv(people)
     frame.assign(age=frame.age + 0.01 * np.arange(len(frame)) / len(frame)).to_csv(tmp_path / "other.csv", index=False)
     found, cards = [], []
@@ -384,7 +389,7 @@ FIELDS = {
     ),
     *("eta.limit", "eta.limit_on", "eta.limit_columns", "shape.name", "shape.from"),
 }
-"""Every field of a card; a new one wants a line in docs/promises.md that says why it may leave."""
+"""Every field of a model card; a new one wants a line in docs/promises.md that says why it may leave."""
 
 
 def test_every_field_of_a_card_is_known_and_explained(fisherleak: Command, people: Path, tmp_path: Path) -> None:
@@ -409,8 +414,8 @@ def test_rare_levels_are_pooled_unless_they_are_declared(fisherleak: Command, tm
     frame.loc[5:10, "code"] = [9, 8] * 3
     frame.to_csv(table, index=False)
     options = ("release", table, "--target", "y", "--category", "code", "--eta", "5", "--out", out, "--overwrite")
-    done = fisherleak(*options)
-    assert "Levels of 'code' and 'city'" in done.out
+    done = fisherleak(*options, "-v")
+    assert "Categories of 'code' and 'city'" in done.out
     card = json.loads(card_path(out).read_text(encoding="utf-8"))
     levels = {column["name"]: (column["levels"], column["pooled"]) for column in card["columns"] if "levels" in column}
     assert levels["city"] == (["(other)", "Bonn", "Köln"], True)
@@ -436,8 +441,8 @@ def test_levels_of_very_few_rows_count_as_the_first(fisherleak: Command, tmp_pat
     frame = coded(table)
     frame.loc[3, "city"] = "Trier"
     frame.to_csv(table, index=False)
-    done = fisherleak("release", table, "--target", "y", "--eta", "5", "--out", out)
-    assert "Levels that are not listed count as the first" in done.out
+    done = fisherleak("release", table, "--target", "y", "--eta", "5", "--out", out, "-v")
+    assert "Categories that are not listed count as the first" in done.out
     assert "those of 'city' as 'Bonn'" in done.out
     card = json.loads(card_path(out).read_text(encoding="utf-8"))
     (city,) = (column for column in card["columns"] if column["name"] == "city")
@@ -467,7 +472,7 @@ def test_a_class_of_very_few_rows_is_not_released(fisherleak: Command, tmp_path:
 @pytest.mark.parametrize(
     ("levels", "says"),
     [
-        (["city"], "must be COLUMN=LEVEL"),
+        (["city"], "must be COLUMN=CATEGORY"),
         (["nobody=a"], "names the column 'nobody'"),
         (["city=a,a"], "each of them once"),
         (["city=a", "city=b"], "each of them once"),
@@ -493,7 +498,7 @@ def test_a_release_under_the_papers_assumption_says_so(fisherleak: Command, peop
     options = ("--target", "income", "--eta", "0.5", "--out", out, "--public", "preprocessing", "--json")
     card = json.loads(fisherleak("release", people, *options).out)
     assert "taken as public and not counted" in card["counted"]
-    done = fisherleak("audit", people, "--released", out, *FAST)
+    done = fisherleak("audit", people, "--released", out, "-v", *FAST)
     assert done.status == 0
     assert "with preprocessing taken as public" in done.out
 
@@ -502,7 +507,7 @@ def test_the_table_is_not_overwritten(fisherleak: Command, people: Path) -> None
     before = people.read_bytes()
     done = fisherleak("release", people, "--target", "sick", "--eta", "0.5", "--out", people, "--overwrite")
     assert done.status == 2
-    assert "is the table itself" in done.err
+    assert "which is read by this command" in done.err
     assert people.read_bytes() == before
 
 
@@ -510,16 +515,16 @@ def test_a_release_says_what_it_costs(fisherleak: Command, people: Path, tmp_pat
     for eta, useless in (("100", False), ("0.001", True)):
         out = tmp_path / f"{eta}.skops"
         done = fisherleak("release", people, "--target", "income", "--eta", eta, "--out", out)
-        assert "for a constant" in done.out
-        assert ("no better than a constant" in done.out) == useless
-        assert ("a larger --l2 (0.1, say)" in done.out) == useless
+        assert "for the baseline" in done.out
+        assert ("no better than the baseline" in done.out) == useless
+        assert ("Allow a larger --eta, declare narrower --bounds" in " ".join(done.out.split())) == useless
 
 
 def test_a_changed_file_is_refused(fisherleak: Command, people: Path, released: Path) -> None:
     data = bytearray(released.read_bytes())
     data[len(data) // 2] ^= 1
     released.write_bytes(bytes(data))
-    assert "not the model that its card describes" in refusal(fisherleak, people, released)
+    assert "not the model that its model card describes" in refusal(fisherleak, people, released)
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
@@ -534,7 +539,7 @@ def test_a_damaged_file_with_a_mended_card_is_refused(
     card = json.loads(card_path(released).read_text(encoding="utf-8"))
     card["model"]["file_sha256"] = hashlib.sha256(released.read_bytes()).hexdigest()
     card_path(released).write_bytes(card_text(card))
-    assert "which no model that was released with this card has" in refusal(fisherleak, people, released)
+    assert "which no model that was released with this model card has" in refusal(fisherleak, people, released)
 
 
 def test_a_model_without_noise_is_noticed(fisherleak: Command, people: Path, released: Path) -> None:
@@ -595,7 +600,7 @@ def test_a_forged_card_is_refused(fisherleak: Command, people: Path, released: P
 
 
 def edited(released: Path, change: Callable[[dict[str, Any]], Any], digest: bool = True) -> None:
-    """A card that says something else, its digest mended or not."""
+    """A model card that says something else, its digest mended or not."""
     card = json.loads(card_path(released).read_text(encoding="utf-8"))
     change(card)
     if digest:
@@ -604,14 +609,19 @@ def edited(released: Path, change: Callable[[dict[str, Any]], Any], digest: bool
 
 
 def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command, people: Path, released: Path) -> None:
-    done = fisherleak("audit", people, "--released", released, *FAST)
+    done = fisherleak("audit", people, "--released", released, "-v", *FAST)
     assert (done.status, done.err) == (0, "")
-    for words in ("matches its card", "times as far from a new fit", "Measured anew", "The limit of 0.5 on every row"):
+    for words in (
+        "matches its model card",
+        "times as far from a new fit",
+        "Measured anew",
+        "The limit of 0.5 on every row",
+    ):
         assert words in done.out
     assert "Columns, units, grid and what is counted are as a new release" in done.out
     assert "That the noise was drawn afresh" in done.out
     assert "The probability that replacing one person" not in done.out  # of noise for whoever could be in the table
-    assert "The card's sentences" not in done.out
+    assert "The model card's sentences" not in done.out
     assert "That nobody else has the model without noise" in done.out
 
 
@@ -626,6 +636,10 @@ def test_sentences_of_another_version_are_held_against_ours_too(
     assert "It was written by fisherleak 0.0.9" in refusal(fisherleak, people, released)
 
 
+def step_below(scale: float) -> float:
+    return seven_digits(nearest_on_grid(scale / STEP, 0.0))
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -634,13 +648,13 @@ def test_sentences_of_another_version_are_held_against_ours_too(
             "claims a limit of 0.2 on every row, in standard units, and a new",
         ),
         (lambda card: card["eta"].update(limit=2.0), "its noise is that for a limit of 0.4"),
-        (lambda card: card["noise"].update(scale=card["noise"]["scale"] * 2.0**-0.25), "the limit is not kept"),
+        (lambda card: card["noise"].update(scale=step_below(card["noise"]["scale"])), "the limit does not hold"),
         (lambda card: card.pop("digest"), "under 'digest'"),
         (lambda card: card["eta"].update(limit="low"), "under 'eta.limit'"),
         (lambda card: card["eta"].update(limit_columns=["age"]), "under 'eta.limit_on'"),
         (lambda card: card["eta"].update(limit_columns=["nobody"]), "under 'eta.limit_columns'"),
         (lambda card: card.pop("eta"), "under 'eta'"),
-        (lambda card: card["columns"][0].update(scale=1600.0), "off the card's grid"),
+        (lambda card: card["columns"][0].update(scale=1600.0), "off the model card's grid"),
         (lambda card: card["target"].update(unit=7.0), "says other things under target"),
         (lambda card: card.update(grid=1e-9), "under 'grid'"),
         (lambda card: card.update(counted="Differentially private."), "under 'counted'"),
@@ -701,10 +715,11 @@ def test_overwriting_is_asked_for(fisherleak: Command, people: Path, released: P
 
 def test_a_model_from_python_has_the_same_refusals(released: Path, people: Path) -> None:
     released.with_name(released.name + ".json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="no card of schema"):
+    with pytest.raises(InvalidInputError, match="no model card of schema"):
         load_model(released)
 
 
+@pytest.mark.long
 def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.skops"
     base = ("release", people, "--target", "income", "--out", out, "--overwrite")
@@ -740,11 +755,12 @@ def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path,
         assert says in done.err
 
 
+@pytest.mark.long
 def test_a_penalty_is_chosen_by_public_numbers_unless_it_is_given(
     fisherleak: Command, people: Path, tmp_path: Path
 ) -> None:
-    base = ("release", people, "--target", "income", "--over", "admissible", "--eta", "1", "--overwrite")
-    done = fisherleak(*base, "--out", tmp_path / "m.skops")
+    base = ("release", people, "--target", "income", "--over", "any-record", "--eta", "1", "--overwrite")
+    done = fisherleak(*base, "--out", tmp_path / "m.skops", "-v")
     assert (done.status, done.err) == (0, "")
     told = re.search(r"No penalty was given\. It is l2 = (\S+),", " ".join(done.out.split()))
     assert told is not None
@@ -754,3 +770,22 @@ def test_a_penalty_is_chosen_by_public_numbers_unless_it_is_given(
     done = fisherleak(*base, "--out", tmp_path / "m.skops", "--l2", "0.5", "--json")
     assert json.loads(done.out)["settings"]["l2"] == 0.5
     assert "No penalty" not in done.out
+
+
+def test_a_file_in_the_first_words_of_this_version_is_verified(
+    fisherleak: Command, people: Path, tmp_path: Path
+) -> None:
+    """Sentences of model cards have other words now; those of files that are out are read, and no third ones."""
+    from fisherleak.releasing.files.earlier_files import in_first_words
+
+    model = tmp_path / "m.skops"
+    assert fisherleak("release", people, "--target", "sick", "--noise", "0.5", "--out", model, "--quiet").status == 0
+    place = Path(f"{model}.json")
+    card = json.loads(place.read_text(encoding="utf-8"))
+    assert card["assumptions"][0] == "Without noise, eta is infinite."
+    first = in_first_words(card["assumptions"])
+    assert first[0].startswith("Before the noise")
+    place.write_bytes(card_text(sealed(card | {"assumptions": first})))
+    assert fisherleak("verify", model).status == 0
+    place.write_bytes(card_text(sealed(card | {"assumptions": [*first[:1], *card["assumptions"][1:]]})))
+    assert fisherleak("verify", model).status == 1

@@ -82,9 +82,9 @@ def laid_out_anew(signed: Path) -> None:
     ("change", "key", "status", "says"),
     [
         (lambda signed: None, "public", 0, ""),
-        (laid_out_anew, "public", 2, "not laid out as cards are written"),
+        (laid_out_anew, "public", 2, "not laid out as model cards are written"),
         (changed_card, "public", 1, "was changed after it was written"),
-        (changed_model, "public", 1, "is not the model that its card describes"),
+        (changed_model, "public", 1, "is not the model that its model card describes"),
         (unsigned, "public", 1, "has no signature"),
         (lambda signed: None, "other", 1, "was signed with another key"),
         (lambda signed: None, "private", 2, "holds a private key"),
@@ -125,5 +125,5 @@ def test_a_bad_key_is_refused_before_anything_is_written(
 def test_the_key_is_not_overwritten(fisherleak: Command, people: Path, keys: dict[str, Path]) -> None:
     before = keys["private"].read_bytes()
     options = ("--target", "income", "--eta", "0.5", "--out", keys["private"], "--sign", keys["private"], "--overwrite")
-    assert "is the key itself" in fisherleak("release", people, *options).err
+    assert "which is read by this command" in fisherleak("release", people, *options).err
     assert keys["private"].read_bytes() == before

@@ -256,7 +256,7 @@ def test_rows_that_do_not_settle_are_fitted_again(monkeypatch: pytest.MonkeyPatc
     X, y = people(40, 2, 3)
     leak = fl.measure(fl.minimise(X, y, loss="softmax", l2=1e-2), X, y)
     settled = leak.membership(1e-8)
-    monkeypatch.setattr("fisherleak.engine.changes.solver.PATIENCE", 0)
+    monkeypatch.setattr("fisherleak.engine.changes.moves_of_changed_rows.PATIENCE", 0)
     np.testing.assert_allclose(leak.membership(1e-8), settled, rtol=2e-8)
 
 
@@ -292,7 +292,7 @@ def test_many_rows_need_no_pass_over_all_others_each(folded: bool, monkeypatch: 
         passes.append(changes.rows.size)
         return values * np.nan, 0.0 * values[:, 0], np.zeros(len(values), dtype=bool)
 
-    monkeypatch.setattr("fisherleak.engine.changes.solver._chords", not_known)
+    monkeypatch.setattr("fisherleak.engine.changes.moves_of_changed_rows._chords", not_known)
     close = leak.membership(1e-3)
     assert sum(passes) < 0.01 * n
     known = np.isfinite(close)

@@ -20,7 +20,7 @@ from fisherleak.engine.changes.removal_expansion import (
 )
 from fisherleak.engine.changes.removal_steps import RemovalTask
 
-CURVED = [loss for loss in fl.LOSSES if loss != "squared"]
+CURVED = [name for name, loss in fl.LOSSES.items() if loss.traits and name != "squared"]
 
 
 def task(loss: str, weighted: bool = False) -> RemovalTask:

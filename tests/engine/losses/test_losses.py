@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fisherleak as fl
 from fisherleak.engine.losses import OF_SEVERAL, Loss
-from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST
+from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST, SOFTMAX
 
 SEVERAL = [*OF_SEVERAL.values(), CLASS_TARGETS, ONE_AGAINST_REST]
 LABELS = {
@@ -62,7 +62,18 @@ def test_derivatives_of_several_outputs_are_those_of_the_value(loss: Loss, K: in
     np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-14)
     # what lies outside the frame moves no gradient
     np.testing.assert_allclose(loss.r(z, y) @ (np.eye(K) - Q @ Q.T), 0.0, atol=1e-14)
-    assert loss.c(z, y).shape[:2] == (1, Q.shape[1])
+    assert SOFTMAX.frame is not None
+    in_frame = SOFTMAX.frame(K)
+    by_label = Q @ loss.c(z, y)[0]  # dr/dy, for all rows alike
+    for j in range(K):
+        if loss.classes:
+            # class 0 becomes class j: a one-hot vector moves where its sum stays, and codes of -1 and 1 move by two of theirs
+            codes, moved = 2.0 if loss is CLASS_TARGETS else 1.0, np.eye(K)[j] - np.eye(K)[0]
+            move = loss.r(z, np.full(40, float(j))) - loss.r(z, np.zeros(40))
+            along = codes * in_frame.T @ moved
+        else:
+            move, along = (loss.r(z, y + h * np.eye(K)[j]) - loss.r(z, y - h * np.eye(K)[j])) / (2 * h), np.eye(K)[j]
+        np.testing.assert_allclose(move, np.broadcast_to(by_label @ along, move.shape), atol=1e-8)
 
 
 @pytest.mark.parametrize("far", [-1e4, -700.0, 0.0, 700.0, 1e4])
@@ -156,7 +167,7 @@ def test_no_certificate_for_a_fit_whose_loss_was_renamed() -> None:
     renamed = dataclasses.replace(fit, loss=dataclasses.replace(fit.loss, name="squared"))
     bounds = {"x0": (-3, 3), "x1": (-3, 3), "label": (0, 1)}
     with pytest.raises(fl.InvalidInputError, match="has the name 'squared'"):
-        fl.calibrate(fl.measure(renamed, X, y), eta=1.0, over="admissible", bounds=bounds)
+        fl.calibrate(fl.measure(renamed, X, y), eta=1.0, over="any-record", bounds=bounds)
 
 
 @pytest.mark.parametrize("loss", [["squared"], None, 3, {"squared"}])

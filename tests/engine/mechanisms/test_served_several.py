@@ -180,7 +180,7 @@ def test_blocks_of_queries_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> Non
     Q = RNG.normal(size=(50, D))
     for way in (fl.SampledLabels(Q), fl.Answers(Q, fl.Gaussian(0.2))):
         whole = measured("softmax", way).per_example()
-        monkeypatch.setattr("fisherleak.engine.mechanisms.served.QUERY_VALUES", 21)
+        monkeypatch.setattr("fisherleak.engine.mechanisms.interface_answers.QUERY_VALUES", 21)
         np.testing.assert_allclose(measured("softmax", way).per_example(), whole, rtol=1e-9)
 
 

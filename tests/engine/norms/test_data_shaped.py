@@ -365,7 +365,7 @@ def test_what_is_not_exact_is_refused_by_name(mechanism: Any) -> None:
     scaled = make_pipeline(StandardScaler(), Ridge()).fit(case.X, case.y)
     attempts: list[Any] = [
         lambda: make("pseudo_huber").leak(mechanism),
-        lambda: fl.calibrate(leak, 1.0, "admissible"),
+        lambda: fl.calibrate(leak, 1.0, "any-record"),
         lambda: fl.calibrate(leak, 1.0, shape="least-loss"),
         lambda: fl.measure(scaled, case.X, case.y, mechanism, public="nothing"),
         lambda: fl.release(scaled, mechanism),

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import fisherleak as fl
 from fisherleak._support.arrays import host
+from fisherleak.engine.norms import output_sets, several_outputs
+from fisherleak.leakage.measurement import measurement
+from fisherleak.tables import from_frame
+from fisherleak.training.trained_model import Settings, train
 
 CASES = [(K, intercept, weighted) for K in (2, 3, 10) for intercept in (False, True) for weighted in (False, True)]
 
@@ -437,3 +442,41 @@ def test_the_digest_says_what_it_is_about() -> None:
     assert "softmax" in leak.summary()
     assert "the best attacker tells it right" in leak.summary()
     assert list(leak.to_frame().columns) == ["eta", "eta[x0]", "eta[x1]", "eta[x2]", "eta_label", "membership"]
+
+
+def with_gaps(n: int, K: int) -> Any:
+    """A table as it is audited: numbers of which some are missing, a category, and scales that follow from the rows."""
+    rng = np.random.default_rng(6)
+    X, y = people(n, 4, K)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    X[5, :3] = np.nan
+    frame = pandas.DataFrame(X, columns=list("abcd")).assign(town=np.array(["u", "v", "w"])[np.arange(n) % 3])
+    frame["kind"] = np.array(["one", "two", "three", "four"])[y]
+    return train(from_frame(frame), Settings("kind", held_out=0.0)).leak
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_rows_that_lack_a_value_are_those_of_the_dense_jacobian(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without writing a row out, by any of the ways to a column."""
+    monkeypatch.setattr(output_sets, "MANY_PARAMETERS", 0 if many else 10**9)
+    leak = with_gaps(40, 3)
+    information = measurement(leak).information
+    J = information.written_out(information.attributes, True, None) / float(leak.noise.scale)
+    assert (leak.per_cell() == 0.0).any()
+    assert any(attribute.gaps for attribute in information.attributes)
+
+    def never(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(several_outputs._WrittenOut, "__call__", never)
+    np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-9)
+    starts = np.cumsum([0, *(attribute.size for attribute in information.attributes)])
+    for k in range(len(information.attributes)):
+        own = J[:, :, starts[k] : starts[k + 1]]
+        np.testing.assert_allclose(leak.per_cell()[:, k], np.linalg.norm(own, 2, axis=(1, 2)), rtol=1e-8)
+        whole = np.linalg.norm(np.moveaxis(own, 1, 0).reshape(own.shape[1], -1), 2)
+        assert leak.per_attribute()[k] == pytest.approx(whole, rel=1e-9)
+    groups = np.arange(40) % 3
+    for group, eta in leak.by_group(groups).items():
+        some = J[groups == int(group)]
+        assert eta == pytest.approx(np.linalg.norm(np.moveaxis(some, 1, 0).reshape(some.shape[1], -1), 2), rel=1e-9)

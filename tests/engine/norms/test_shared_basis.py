@@ -76,6 +76,7 @@ def test_blocks_and_preprocessing_maps(settings: dict[str, Any], label: bool, da
     assert_relative(leak.per_cell()[:, place], norms(only), 1e-11)
 
 
+@pytest.mark.long
 @settings(max_examples=80)
 @given(settings=drawn)
 def test_sets_columns_cells_and_everything(settings: dict[str, Any]) -> None:

@@ -336,3 +336,12 @@ def test_other_refusals() -> None:
     model[-1].fit(model[0].transform(GAPS), Y)
     with pytest.raises(fl.InvalidInputError, match="SimpleImputer was not fitted on these rows: the mean of age"):
         fl.measure(model, GAPS, Y, public="nothing")
+
+
+@pytest.mark.parametrize("strategy", ["mean", "median"])
+def test_rows_of_a_person_with_gaps_are_one_set(strategy: str) -> None:
+    model = piped(strategy, pre.StandardScaler(), lm.Ridge(alpha=6.0)).fit(GAPS, Y)
+    leak = fl.measure(model, GAPS, Y, public="nothing")
+    person = np.arange(N) // 2
+    joint, group = leak.by_person(person), leak.by_group(person)
+    assert all(joint[each] >= group[each] * (1 - 1e-12) for each in group)

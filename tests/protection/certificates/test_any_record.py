@@ -1,4 +1,4 @@
-"""Calibration to the worst admissible row: the bound holds for models fitted with such rows, and a search comes near it."""
+"""Calibration to the worst record within the bounds: the bound holds for models fitted with such rows, and a search comes near it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 import fisherleak as fl
 from cases import Case, make
 from copies import copies
-from fisherleak.protection.certificates.any_record import WorstAdmissible, certified, worst_admissible
-from fisherleak.protection.certificates.declared_bounds import admissible_rows
+from fisherleak.protection.certificates.any_record import WorstRecord, certified, worst_record
+from fisherleak.protection.certificates.declared_bounds import allowed_records
 from often import often
 from realdata import image_features
 
@@ -51,7 +51,7 @@ def in_place(case: Case, row: int, x: Vector, y: float, noise: fl.Noise | None =
 def below(case: Case, bounds: dict[str, Any], seed: int, upper: float, count: int = 12) -> None:
     """The bound is above every eta of refits with random and extreme rows in place of random and extreme ones."""
     leak = case.leak()
-    labels = admissible_rows(leak._information.jacobians[0], leak._table, bounds).labels
+    labels = allowed_records(leak._information.jacobians[0], leak._table, bounds).labels
     rng = np.random.default_rng(seed)
     n, d = case.X.shape
     eta = np.asarray(leak.per_example())
@@ -63,9 +63,9 @@ def below(case: Case, bounds: dict[str, Any], seed: int, upper: float, count: in
         assert in_place(case, row, low + x * (high - low), float(rng.choice(labels))) <= upper
 
 
-def holds(case: Case, bounds: dict[str, Any], seed: int, count: int = 12) -> WorstAdmissible:
+def holds(case: Case, bounds: dict[str, Any], seed: int, count: int = 12) -> WorstRecord:
     """And the search ends between the largest eta present and the bound."""
-    worst = worst_admissible(case.leak(), bounds)
+    worst = worst_record(case.leak(), bounds)
     below(case, bounds, seed, worst.upper, count)
     assert worst.present <= worst.lower <= worst.upper
     return worst
@@ -94,7 +94,7 @@ def test_the_bound_holds_for_refits(loss: str, intercept: bool, weighted: bool) 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_for_many_rows_the_bound_is_near_what_the_search_finds(loss: str) -> None:
     case, bounds = problem(loss, 3, n=4000, l2=0.1)
-    worst = worst_admissible(case.leak(), bounds)
+    worst = worst_record(case.leak(), bounds)
     assert worst.upper < 1.25 * worst.lower
 
 
@@ -136,7 +136,7 @@ def test_few_rows_of_a_classification_are_bounded_by_the_penalty() -> None:
 def test_a_ball_holds_for_refits() -> None:
     case = make("logistic", 2, n=500, l2=0.05)
     radius = float(np.linalg.norm(case.X, axis=1).max())
-    worst = worst_admissible(case.leak(), {"norm": radius})
+    worst = worst_record(case.leak(), {"norm": radius})
     rng = np.random.default_rng(0)
     for k in range(20):
         x = rng.normal(size=3)
@@ -158,7 +158,7 @@ NOISES = [fl.Gaussian(0.3), fl.Laplace(2.0), fl.Gaussian(0.7, np.diag([1.0, 2.0,
 @pytest.mark.parametrize("noise", NOISES, ids=["Gaussian", "Laplace", "shaped"])
 def test_calibrated_noise_keeps_the_limit_for_whoever_could_be_there(noise: Any) -> None:
     case, bounds = problem("squared", 6, n=80, l2=0.1)
-    found: Any = fl.calibrate(case.leak(noise), eta=0.5, over="admissible", bounds=bounds)
+    found: Any = fl.calibrate(case.leak(noise), eta=0.5, over="any-record", bounds=bounds)
     assert type(found) is type(noise)
     assert case.leak(found).per_example().max() <= 0.5
     rng = np.random.default_rng(0)
@@ -167,10 +167,11 @@ def test_calibrated_noise_keeps_the_limit_for_whoever_could_be_there(noise: Any)
         assert in_place(case, row, x, float(rng.choice(LABELS["squared"])), found) <= 0.5
 
 
+@pytest.mark.long
 def test_values_that_count_are_those_of_per_example() -> None:
     case, bounds = problem("squared", 6, n=200, l2=0.1)
     scales = [
-        worst_admissible(case.leak(), bounds, attributes, label).upper
+        worst_record(case.leak(), bounds, attributes, label).upper
         for attributes, label in ((["x1"], None), (["x1"], True), (None, None), ((), True))
     ]
     assert scales[0] < scales[1] <= scales[2]
@@ -182,7 +183,7 @@ def test_values_that_count_are_those_of_per_example() -> None:
 
 def test_what_leaves_holds_no_exact_number_of_the_data() -> None:
     case, bounds = problem("squared", 6, n=80, l2=0.1)
-    noise: Any = fl.calibrate(case.leak(), eta=0.5, over="admissible", bounds=bounds)
+    noise: Any = fl.calibrate(case.leak(), eta=0.5, over="any-record", bounds=bounds)
     secret = noise.calibrated.confidential
     assert secret.present <= secret.lower <= secret.upper
     record = noise.record()
@@ -201,7 +202,7 @@ def test_a_release_with_a_scale_that_rows_decide_warns(over: str) -> None:
     case = make("squared")
     noise: Any = fl.calibrate(case.leak(), 0.5, over)
     assert noise.calibrated.over == over
-    with pytest.warns(fl.UncountedScaleWarning, match=rf"over='{over}'.*use over='admissible'"):
+    with pytest.warns(fl.UncountedScaleWarning, match=rf"over='{over}'.*use over='any-record'"):
         fl.release(case.fit(), noise)
     fl.release(case.fit(), noise.rescaled(1.0))
 
@@ -247,13 +248,13 @@ def test_the_bound_holds_for_refits_of_whole_pipelines(loss: str, public: str) -
     y = np.asarray(made[loss], dtype=np.float64)
     bounds = PEOPLE | ({} if labels[loss] is None else {"label": labels[loss]})
     leak = fl.measure(folded(ESTIMATORS[loss]).fit(X, y), X, y, public=public)
-    worst = worst_admissible(leak, bounds)
+    worst = worst_record(leak, bounds)
     frame = leak._information.jacobians[0].folding
     rng = np.random.default_rng(1)
     for row in range(4):
         table, then = X.copy(), y.copy()
         table.loc[row] = [float(rng.choice([18, 90])), float(rng.choice([140, 210])), rng.choice(PEOPLE["city"])]
-        then[row] = rng.choice(worst.admissible.labels)
+        then[row] = rng.choice(worst.allowed.labels)
         refit = fl.measure(folded(ESTIMATORS[loss]).fit(table, then), table, then, public=public)
         again = refit._information.jacobians[0].folding
         assert (frame is None) == (again is None)
@@ -279,11 +280,11 @@ def test_what_has_no_bound_is_refused_by_name() -> None:
     for leak, message in refusals:
         bounds = {"label": (-100, 100)}
         with pytest.raises(fl.InvalidInputError, match=message):
-            fl.calibrate(leak, 1.0, over="admissible", bounds=bounds)
+            fl.calibrate(leak, 1.0, over="any-record", bounds=bounds)
     case, limits = problem("poisson", 0, n=40, l2=1e-3)
     with pytest.raises(fl.InvalidInputError, match="No useful bound"):
-        fl.calibrate(case.leak(), 1.0, over="admissible", bounds=limits)
-    with pytest.raises(fl.InvalidInputError, match="bounds and random_state are for over='admissible'"):
+        fl.calibrate(case.leak(), 1.0, over="any-record", bounds=limits)
+    with pytest.raises(fl.InvalidInputError, match="bounds and random_state are for over='any-record'"):
         fl.calibrate(case.leak(), 1.0, bounds=limits)
 
 
@@ -292,7 +293,7 @@ def test_lazy_rows_are_refused_by_name() -> None:
     case = make("squared", 0)
     X, y = dask.from_array(case.X, chunks=20), dask.from_array(case.y, chunks=20)
     with pytest.raises(fl.InvalidInputError, match=r"rows in memory.*X\.compute"):
-        fl.calibrate(fl.measure(fl.minimise(X, y, l2=0.1), X, y), 1.0, over="admissible")
+        fl.calibrate(fl.measure(fl.minimise(X, y, l2=0.1), X, y), 1.0, over="any-record")
 
 
 # real data: what the promise costs, and that an attacker who is given everything does not beat it
@@ -327,7 +328,7 @@ PRICES = {"iwpc": 1.75, "mnist": 2.3, "diabetes": 4.5, "breast cancer": 3.0}
 @pytest.mark.parametrize("name", list(PRICES))
 def test_the_price_on_real_data(name: str, data_folder: Any) -> None:
     leak, bounds = real(name, data_folder)
-    worst = worst_admissible(leak, bounds)
+    worst = worst_record(leak, bounds)
     price = worst.upper / worst.present
     print(f"{name}: upper {price:.3f}, lower {worst.lower / worst.present:.3f} of the largest eta present")
     assert 1.0 <= price <= PRICES[name]
@@ -358,7 +359,7 @@ def test_an_attacker_who_is_given_everything_does_not_beat_the_limit(name: str, 
         moved = X.copy()
         moved[row] += step * ways[0]
         near = fl.minimise(moved, y, fit.loss, fit.l2)
-        noise = fl.calibrate(fl.measure(near, moved, y), limit, over="admissible", bounds=bounds, random_state=1)
+        noise = fl.calibrate(fl.measure(near, moved, y), limit, over="any-record", bounds=bounds, random_state=1)
         thetas.append(near.theta)
         scales.append(noise.scale)
     scale, truth = scales[4], thetas[4]
@@ -384,11 +385,11 @@ def test_weights_that_follow_from_labels_are_refused() -> None:
 
     for shape in ("isotropic", "hessian", "least-loss", None):
         with pytest.raises(fl.InvalidInputError, match="class_weight='balanced' computes them from the labels"):
-            fl.calibrate(measured("balanced"), 1.0, "admissible", shape=shape, bounds=bounds)
-    assert fl.calibrate(measured({0: 0.75, 1: 1.5}), 1.0, "admissible", bounds=bounds).scale > 0
+            fl.calibrate(measured("balanced"), 1.0, "any-record", shape=shape, bounds=bounds)
+    assert fl.calibrate(measured({0: 0.75, 1: 1.5}), 1.0, "any-record", bounds=bounds).scale > 0
     assert fl.calibrate(measured("balanced"), 1.0).scale > 0
     for spread in (1.0, rng.uniform(1, 2, 60)):  # a row of weight 1 that joins class 1 has a weight of 20
         weights = np.where(y == 1, 0.01, 1.0) * spread
         both = LogisticRegression(C=1e-2, tol=1e-10, class_weight={0: 1.0, 1: 20.0}).fit(X, y, weights)
         with pytest.raises(fl.InvalidInputError, match="with class_weight and sample_weight a row's weight changes"):
-            fl.calibrate(fl.measure(both, X, y, sample_weight=weights), 1.0, "admissible", bounds=bounds)
+            fl.calibrate(fl.measure(both, X, y, sample_weight=weights), 1.0, "any-record", bounds=bounds)

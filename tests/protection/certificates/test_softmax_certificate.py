@@ -1,4 +1,4 @@
-"""The bound on the worst admissible row of a model of several classes: no refitted row is above it, and it tightens."""
+"""The bound on the worst record within the bounds of a model of several classes: no refitted row is above it, and it tightens."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pytest
 import fisherleak as fl
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.protection.certificates.any_record import certified, worst_admissible
-from fisherleak.protection.certificates.exchanged_scales import columns_of, exchanged_scales
-from fisherleak.protection.certificates.softmax_path import followed, largest_sum
-from fisherleak.protection.certificates.worst_row_search import eta_in_place
+from fisherleak.protection.certificates.any_record import certified, eta_in_place, worst_record
+from fisherleak.protection.certificates.softmax_certificate import followed, largest_sum
+from fisherleak.protection.certificates.softmax_penalty_bound import columns_of, exchanged_scales
 from often import often
 
 
@@ -29,7 +28,7 @@ def box(d: int) -> dict[str, tuple[float, float]]:
 
 
 def tried(leak: fl.Leakage, K: int, seed: int, count: int) -> float:
-    """The largest eta of admissible rows in place of present ones, corners and others, each in its own refit."""
+    """The largest eta of records within the bounds in place of present ones, corners and others, each in its own refit."""
     rng = np.random.default_rng(seed)
     jacobian = one_release(leak._information)
     n, d = jacobian.X.shape
@@ -72,11 +71,12 @@ def test_no_row_is_above_the_bound_with_folded_scales() -> None:
     assert tried(leak, 3, seed=8, count=40) <= above
 
 
+@pytest.mark.long
 def test_the_bound_closes_in_on_the_search_as_rows_grow() -> None:
     ratios = []
     for n in (500, 2000):
         X, y = rows(n, 3, seed=2)
-        worst = worst_admissible(fl.measure(fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True), X, y), box(2))
+        worst = worst_record(fl.measure(fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True), X, y), box(2))
         assert worst.present <= worst.lower <= worst.upper
         ratios.append(worst.upper / worst.lower)
     assert ratios[1] < ratios[0] < 5
@@ -87,14 +87,14 @@ def test_calibrated_to_whoever_could_be_there() -> None:
     X, y = rows(500, 3, seed=3)
     names = np.array(["a", "b", "c"])[y]
     leak = fl.measure(fl.minimise(X, names, loss="softmax", l2=0.1, intercept=True), X, names)
-    noise = fl.calibrate(leak, eta=0.5, over="admissible", bounds=box(2), random_state=0)
+    noise = fl.calibrate(leak, eta=0.5, over="any-record", bounds=box(2), random_state=0)
     assert float(leak.with_noise(noise).per_example().max()) <= 0.5
     told: Any = getattr(noise, "calibrated", None)
     assert told.bounds["label"] == {"classes": 3, "from": "declared"}
     assert told.probability == 1.0
     assert told.confidential.lower <= told.confidential.upper <= noise.scale * 0.5 * (1 + 1e-9)
     assert 0.5 * noise.scale <= 2**0.25 * told.confidential.upper * (1 + 1e-9)
-    cells = fl.calibrate(leak, eta=0.5, over="admissible", attributes=["x0"], bounds=box(2), random_state=0)
+    cells = fl.calibrate(leak, eta=0.5, over="any-record", attributes=["x0"], bounds=box(2), random_state=0)
     assert cells.scale < noise.scale
 
 
@@ -102,15 +102,15 @@ def test_what_has_no_bound_is_refused() -> None:
     X, y = rows(40, 3, seed=5)
     few = fl.measure(fl.minimise(X, y, loss="softmax", l2=1e-3, intercept=True), X, y)
     with pytest.raises(InvalidInputError, match=r"No useful bound .* larger l2 or more rows, or `over='max'`"):
-        fl.calibrate(few, eta=1.0, over="admissible", bounds=box(2))
+        fl.calibrate(few, eta=1.0, over="any-record", bounds=box(2))
     with pytest.raises(InvalidInputError, match="are the classes"):
-        fl.calibrate(few, eta=1.0, over="admissible", bounds={"label": (0, 2)})
+        fl.calibrate(few, eta=1.0, over="any-record", bounds={"label": (0, 2)})
     Y = np.column_stack([y, -y]).astype(float)
     numbers = fl.measure(fl.minimise(X, Y, l2=0.1), X, Y)
-    with pytest.raises(UnsupportedModelError, match="admissible"):
-        fl.calibrate(numbers, eta=1.0, over="admissible", bounds=box(2))
+    with pytest.raises(UnsupportedModelError, match="any-record"):
+        fl.calibrate(numbers, eta=1.0, over="any-record", bounds=box(2))
     with pytest.raises(InvalidInputError, match="shape='hessian'"):
-        fl.calibrate(few, eta=1.0, over="admissible", bounds=box(2), shape="hessian")
+        fl.calibrate(few, eta=1.0, over="any-record", bounds=box(2), shape="hessian")
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -130,7 +130,7 @@ def test_curvature_and_moves_are_within_what_was_followed() -> None:
     leak = fl.measure(fit, X, y)
     jacobian: Any = one_release(leak._information)
     known, scales = certified(leak, box(2)), exchanged_scales(jacobian)
-    found = followed(jacobian, known.points, scales, columns_of(known.admissible, scales))
+    found = followed(jacobian, known.points, scales, columns_of(known.allowed, scales))
     assert found is not None
     rng = np.random.default_rng(3)
     for _ in range(25):

@@ -1,8 +1,12 @@
-"""The bound by the penalty on rows of several classes: no refit is above it, and it is close where the penalty is strong."""
+"""The bound by the penalty on rows of several classes: no refit is above it, and it is close where the penalty is strong.
+
+Folded scales with a row exchanged: variances of the table itself, and the largest lengths over a fine grid of values.
+"""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +14,14 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.engine.norms import one_release
-from fisherleak.protection.certificates.declared_bounds import Admissible, admissible_rows
-from fisherleak.protection.certificates.exchanged_scales import columns_of, exchanged_scales
-from fisherleak.protection.certificates.softmax_penalty_bound import bound_by_the_penalty
-from fisherleak.protection.certificates.worst_row_search import eta_in_place
+from fisherleak.protection.certificates.any_record import eta_in_place
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_records
+from fisherleak.protection.certificates.softmax_penalty_bound import (
+    ExchangedScales,
+    bound_by_the_penalty,
+    columns_of,
+    exchanged_scales,
+)
 
 
 def rows(n: int, K: int, d: int, seed: int) -> tuple[Any, Any]:
@@ -24,15 +32,15 @@ def rows(n: int, K: int, d: int, seed: int) -> tuple[Any, Any]:
     return X, y
 
 
-def bounded(leak: fl.Leakage, bounds: Any, attributes: Any = None) -> tuple[float, Admissible]:
+def bounded(leak: fl.Leakage, bounds: Any, attributes: Any = None) -> tuple[float, AllowedRecords]:
     jacobian: Any = one_release(leak._information)
-    admissible = admissible_rows(jacobian, leak._table, bounds)
+    allowed = allowed_records(jacobian, leak._table, bounds)
     scales = exchanged_scales(jacobian)
     chosen, label = leak._chosen(attributes, None)
-    return bound_by_the_penalty(jacobian, scales, columns_of(admissible, scales), chosen, label), admissible
+    return bound_by_the_penalty(jacobian, scales, columns_of(allowed, scales), chosen, label), allowed
 
 
-def searched(leak: fl.Leakage, admissible: Admissible, K: int, seed: int, count: int, attributes: Any = None) -> float:
+def searched(leak: fl.Leakage, allowed: AllowedRecords, K: int, seed: int, count: int, attributes: Any = None) -> float:
     """The largest eta that is found from corners on: other labels, other rows, other ends, values between them."""
     rng = np.random.default_rng(seed)
     jacobian: Any = one_release(leak._information)
@@ -43,12 +51,12 @@ def searched(leak: fl.Leakage, admissible: Admissible, K: int, seed: int, count:
 
     def eta(at: Any) -> float:
         row, y, shares, levels = at
-        x = admissible.base.copy()
-        for part, share, level in zip(admissible.parts, shares, levels, strict=True):
+        x = allowed.base.copy()
+        for part, share, level in zip(allowed.parts, shares, levels, strict=True):
             x = x + (part[0] + share * (part[1] - part[0]) if len(part) == 2 else part[level % len(part)])
         return eta_in_place(jacobian, chosen, label, row, x, float(y))
 
-    many = len(admissible.parts)
+    many = len(allowed.parts)
     here = (leaving[0], 0, np.ones(many), rng.integers(9, size=many))
     best = eta(here)
     for _ in range(count):
@@ -81,8 +89,8 @@ def test_no_refit_is_above_the_bound(K: int, l2: float, weighted: bool, shaped: 
     fit = fl.minimise(X, y, loss="softmax", l2=l2, sample_weight=weights)
     leak = fl.measure(fit, X, y, noise=noise, sample_weight=weights)
     box = {f"x{k}": (float(X[:, k].min()), float(X[:, k].max()) + 1.0) for k in range(2)}
-    above, admissible = bounded(leak, box)
-    found = searched(leak, admissible, K, seed=3, count=45)
+    above, allowed = bounded(leak, box)
+    found = searched(leak, allowed, K, seed=3, count=45)
     assert float(np.max(np.asarray(leak.per_example()))) <= above
     assert found <= above
     if l2 >= 1.0 and not shaped:
@@ -141,9 +149,9 @@ def test_no_refit_with_scales_of_its_own_is_above_the_bound(
     leak = _with_levels(trained(K, 90, 7, l2, public, level, weighted))
     X = np.asarray(one_release(leak._information).X)
     box = {name: (float(X[:, k].min()) - 0.5, float(X[:, k].max()) + 1.0) for k, name in enumerate("ab")}
-    above, admissible = bounded(leak, box, column)
+    above, allowed = bounded(leak, box, column)
     assert math.isfinite(above)
-    found = searched(leak, admissible, K, seed=4, count=40, attributes=column)
+    found = searched(leak, allowed, K, seed=4, count=40, attributes=column)
     assert found <= above
     if l2 >= 1.0 and column is None:
         assert above <= 2.5 * found
@@ -170,3 +178,70 @@ def test_derivatives_with_held_levels_and_folded_scales_are_those_of_refits() ->
     J = np.asarray(jacobian.dense([attribute], False)(jacobian.X[5:6], jacobian.y[5:6], None))[0, :, 0]
     (unit,) = (feature.scale for feature in here.design.features if feature.name == "b")
     assert pytest.approx(difference * unit, rel=1e-5, abs=1e-9) == J
+
+
+LOW, HIGH = np.array([-3.0, -0.5, -1.0]), np.array([5.0, 8.0, 1.0])
+
+
+def folded(weights: Any = None) -> tuple[Any, ExchangedScales]:
+    """Two columns of learned scales, one of them with values in few rows, and one of a fixed scale."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(0.3, 1.2, 40), (rng.random(40) < 0.1) * 6.0, rng.uniform(-1, 1, 40)])
+    folding = SimpleNamespace(
+        totals=np.array([40.0, 40.0, 0.0]), shares=np.zeros((0, 3)), slopes=np.array([1.0, 1.0, 0.0]), weighted=True
+    )
+    fit = SimpleNamespace(l2=0.1, sample_weight=weights)
+    jacobian: Any = SimpleNamespace(X=X, fit=fit, folding=folding)
+    return X, exchanged_scales(jacobian)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_factors_are_those_of_the_exchanged_table(weighted: bool) -> None:
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 40) if weighted else None
+    X, scales = folded(weights)
+
+    def variance(Z: Any) -> Any:
+        mean = np.average(Z, axis=0, weights=weights)
+        return np.average((Z - mean) ** 2, axis=0, weights=weights)
+
+    for row in (0, 7, int(np.argmax(X[:, 1]))):
+        for x in (LOW, HIGH, 0.5 * (LOW + HIGH)):
+            other = X.copy()
+            other[row] = x
+            expected = np.where([True, True, False], variance(other) / variance(X), 1.0)
+            assert scales.rows(slice(row, row + 1)).factor(x)[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_largest_lengths_are_those_of_a_fine_grid() -> None:
+    _, scales = folded()
+    tried = [LOW + share * (HIGH - LOW) for share in np.linspace(0.0, 1.0, 4001)]
+    once, twice = scales.longest(LOW, HIGH)
+    root, whole = scales.pushes(LOW, HIGH)
+    changes = scales.changes(LOW, HIGH)
+    factors = [scales.factor(x) for x in tried]
+    slopes = [2.0 * scales.bend * np.abs(x - scales.mean) for x in tried]
+    found = {
+        "once": (once, [x**2 / f for x, f in zip(tried, factors, strict=True)]),
+        "twice": (twice, [(x / f) ** 2 for x, f in zip(tried, factors, strict=True)]),
+        "root": (root, [s / np.sqrt(f) for s, f in zip(slopes, factors, strict=True)]),
+        "whole": (whole, [s / f for s, f in zip(slopes, factors, strict=True)]),
+    }
+    for name, (bound, grid) in found.items():
+        best = np.max(grid, axis=0)
+        assert np.all(best <= bound * (1 + 1e-12)), name
+        assert np.all(bound <= best * (1 + 1e-4)), name
+    assert np.all(np.max([(f - 1.0) ** 2 / f for f in factors], axis=0) <= changes * (1 + 1e-12))
+    assert np.all(np.max(factors, axis=(0, 1)) <= scales.largest(LOW, HIGH) * (1 + 1e-12))
+
+
+def test_levels_of_a_category_are_taken_together() -> None:
+    scales = ExchangedScales(np.ones((1, 4)), np.array([[0.1, 0.0, 0.0, 0.0]]), np.zeros((1, 4)))
+    number, category = (
+        np.array([[-2.0, 0, 0, 0], [3.0, 0, 0, 0]]),
+        np.array([[0.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]),
+    )
+    found = columns_of(AllowedRecords(np.zeros(4), (number, category), np.arange(3.0), None, {}, True), scales)
+    assert found.low.tolist() == [-2.0, 0.0, 0.0, 0.0]
+    assert found.high.tolist() == [3.0, 1.0, 1.0, 0.0]
+    squares = np.maximum(found.low**2, found.high**2)[None, :]
+    assert found.total(squares, np.array([1.0, 4.0, 5.0, 7.0])).tolist() == [9.0 + 5.0]

@@ -15,9 +15,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from cases import Vector
-from fisherleak.protection.certificates.declared_bounds import admissible_rows
+from fisherleak.engine.changes.remade_covariance import linear_part
+from fisherleak.protection.certificates.declared_bounds import allowed_records
 from fisherleak.protection.data_dependent.covariance_term import knows_shape, shape_term
-from fisherleak.protection.data_dependent.hessian_shape import linear_part, own_shape
+from fisherleak.protection.data_dependent.hessian_shape import own_shape
 from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
 from fisherleak.tables import read_table
 from fisherleak.training.trained_model import Settings, Trained, train
@@ -99,12 +100,12 @@ def test_of_noise_of_least_loss_for_anyone(weighted: bool) -> None:
         fit = fl.minimise(changed, y, "squared", 0.5, weights, intercept=True)
         return fl.measure(fit, changed, y, sample_weight=weights)
 
-    noise: Any = fl.calibrate(measured(X[0]), 9.0, "admissible", shape="least-loss", bounds=bounds)
+    noise: Any = fl.calibrate(measured(X[0]), 9.0, "any-record", shape="least-loss", bounds=bounds)
 
     def shape(row: Vector) -> Any:
         leak = measured(row)
         jacobian = leak._information.jacobians[0]
-        N = evenly_weighted(jacobian, admissible_rows(jacobian, leak._table, bounds))
+        N = evenly_weighted(jacobian, allowed_records(jacobian, leak._table, bounds))
         return shape_for_anyone(linear_part(jacobian), N).shape
 
     F = by_differences(shape, X[0])

@@ -18,9 +18,9 @@ import fisherleak as fl
 from cases import Case, make
 from copies import copies
 from fisherleak.engine.noise import grid_of, noise_from_record
+from fisherleak.engine.noise.calibration_record import FOR_ANYONE
 from fisherleak.protection.calibrate.limit_terms import raw_map
 from fisherleak.protection.data_dependent.hessian_shape import own_shape
-from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
 from often import often
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Case, bool]] = {
 def test_both_terms_of_whoever_could_be_there_stay_below_the_limit(name: str) -> None:
     case, folds = CASES[name]
     measure = folded if folds else plainly(case)
-    noise: Any = fl.calibrate(measure(case.X, case.y), 2.0, "admissible", shape="hessian", bounds=BOUNDS)
+    noise: Any = fl.calibrate(measure(case.X, case.y), 2.0, "any-record", shape="hessian", bounds=BOUNDS)
     eta = np.asarray(measure(case.X, case.y).per_example())
     rng = np.random.default_rng(0)
     largest = 0.0
@@ -117,7 +117,7 @@ def test_both_terms_of_whoever_could_be_there_stay_below_the_limit(name: str) ->
 
 def test_the_second_term_is_bounded_and_does_not_fall_with_the_limit() -> None:
     case = problem()
-    found: list[Any] = [fl.calibrate(case.leak(), e, "admissible", shape="hessian", bounds=BOUNDS) for e in (1.0, 10.0)]
+    found: list[Any] = [fl.calibrate(case.leak(), e, "any-record", shape="hessian", bounds=BOUNDS) for e in (1.0, 10.0)]
     seconds = [noise.calibrated.confidential.second for noise in found]
     assert seconds[0] == seconds[1]
     rng = np.random.default_rng(1)
@@ -125,19 +125,19 @@ def test_the_second_term_is_bounded_and_does_not_fall_with_the_limit() -> None:
         X, y = case.X.copy(), case.y.copy()
         X[row], y[row] = rng.choice(BOX, 3), rng.choice(LABELS)
         assert both_terms(plainly(case), X, y, row, 1e9) <= seconds[0]
-    with pytest.raises(fl.InvalidInputError, match="what the shape itself tells"):
-        fl.calibrate(case.leak(), 0.5 * seconds[0], "admissible", shape="hessian", bounds=BOUNDS)
+    with pytest.raises(fl.InvalidInputError, match="what the covariance itself reveals"):
+        fl.calibrate(case.leak(), 0.5 * seconds[0], "any-record", shape="hessian", bounds=BOUNDS)
 
 
 def test_the_shape_is_in_no_record() -> None:
     case = problem()
-    noise: Any = fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=BOUNDS)
+    noise: Any = fl.calibrate(case.leak(), 1.0, "any-record", shape="hessian", bounds=BOUNDS)
     record = json.loads(json.dumps(noise.record()))
     assert record["shape"] == record["calibrated"]["shape"] == "hessian"
     assert all(other.calibrated.confidential is None for other in copies(noise))
     with pytest.raises(fl.InvalidInputError, match="which no record holds"):
         noise_from_record(record)
-    with pytest.raises(fl.InvalidInputError, match="shape that stays with its rows"):
+    with pytest.raises(fl.InvalidInputError, match="covariance that stays with its rows"):
         fl.release(case.fit(), noise)
 
 
@@ -145,7 +145,7 @@ def test_the_grid_follows_public_numbers_alone_and_is_fine_enough() -> None:
     case = problem()
     other = replace(case, y=np.roll(case.y, 7), X=case.X[::-1].copy())
     noises: list[Any] = [
-        fl.calibrate(each.leak(), 1.0, "admissible", shape="hessian", bounds=BOUNDS) for each in (case, other)
+        fl.calibrate(each.leak(), 1.0, "any-record", shape="hessian", bounds=BOUNDS) for each in (case, other)
     ]
     assert noises[0].calibrated.least == noises[1].calibrated.least
     for noise in noises:
@@ -155,7 +155,7 @@ def test_the_grid_follows_public_numbers_alone_and_is_fine_enough() -> None:
 def test_models_of_scikit_learn_are_released_with_it() -> None:
     case = problem(2)
     model = Ridge(12.0).fit(case.X, case.y)
-    noise: Any = fl.calibrate(fl.measure(model, case.X, case.y), 1.0, "admissible", shape="hessian", bounds=BOUNDS)
+    noise: Any = fl.calibrate(fl.measure(model, case.X, case.y), 1.0, "any-record", shape="hessian", bounds=BOUNDS)
     released = fl.release(model, noise, random_state=0, public="preprocessing")
     away = np.append(released.coef_, released.intercept_) - np.append(model.coef_, model.intercept_)
     white = np.linalg.solve(np.linalg.cholesky(noise.shape), away) / noise.scale
@@ -173,7 +173,7 @@ def test_both_terms_of_the_logistic_loss_stay_below_the_limit(n: int, l2: float,
     y = (rng.random(n) < 1.0 / (1.0 + np.exp(-X @ (np.array([2.0, -1.0, 1.0]) / units)))).astype(float)
     bounds: Any = {f"x{j}": (-float(span[j]), float(span[j])) for j in range(3)}
     leak = fl.measure(fl.minimise(X, y, loss="logistic", l2=l2), X, y)
-    noise: Any = fl.calibrate(leak, 2.0, "admissible", shape="hessian", bounds=bounds, random_state=0)
+    noise: Any = fl.calibrate(leak, 2.0, "any-record", shape="hessian", bounds=bounds, random_state=0)
     eta, bound = np.asarray(leak.per_example()), noise.calibrated.confidential.second
     largest = alone = 0.0
     for k in range(12):
@@ -208,7 +208,7 @@ def test_each_term_of_other_losses_by_the_refitted_model(name: str) -> None:
         else (rng.random(n) < 1 / (1 + np.exp(-2 * z))) * 1.0
     )
     bounds: Any = {f"x{j}": (-2.0, 2.0) for j in range(3)} | ({"label": (0.0, 4.0)} if name == "poisson" else {})
-    noise: Any = fl.calibrate(measure(X, y), 1.0, "admissible", shape="hessian", bounds=bounds, random_state=0)
+    noise: Any = fl.calibrate(measure(X, y), 1.0, "any-record", shape="hessian", bounds=bounds, random_state=0)
     second = noise.calibrated.confidential.second
     for k in range(6):
         changed, classes = X.copy(), y.copy()
@@ -239,7 +239,7 @@ def test_the_logistic_shape_costs_less_where_parameters_are_known_with_different
     _, H = refitted(X, y, 1e-3)
     costs = []
     for shape in ("isotropic", "hessian"):
-        noise: Any = fl.calibrate(leak, 1.0, "admissible", shape=shape, bounds=bounds, random_state=0)
+        noise: Any = fl.calibrate(leak, 1.0, "any-record", shape=shape, bounds=bounds, random_state=0)
         S = np.eye(4) if shape == "isotropic" else noise.shape
         costs.append(noise.scale**2 * np.trace(H @ S))
     assert costs[1] < 0.2 * costs[0]
@@ -249,14 +249,14 @@ def test_other_losses_are_refused_by_name() -> None:
     case = make("logistic", 1, n=500, l2=0.1)
     case = replace(case, loss=replace(fl.LOSSES["logistic"], name="own", traits=None))
     with pytest.raises(fl.InvalidInputError, match="own losses of one output, and the loss is own"):
-        fl.calibrate(case.leak(), 1.0, "admissible", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
+        fl.calibrate(case.leak(), 1.0, "any-record", shape="hessian", bounds=dict.fromkeys(("x0", "x1", "x2"), (-9, 9)))
 
 
 @pytest.mark.parametrize("public", ["matrix", "leakage"])
 def test_a_public_shape_keeps_the_limit_for_whoever_could_be_there(public: str) -> None:
     case, others = problem(5), problem(6, n=400)
     shape: Any = others.leak() if public == "leakage" else np.linalg.inv(others.X.T @ others.X)
-    noise: Any = fl.calibrate(case.leak(), 0.5, "admissible", shape=shape, bounds=BOUNDS)
+    noise: Any = fl.calibrate(case.leak(), 0.5, "any-record", shape=shape, bounds=BOUNDS)
     assert noise.calibrated.counted
     assert noise.calibrated.shape is None
     rng = np.random.default_rng(0)
@@ -269,8 +269,8 @@ def test_a_public_shape_keeps_the_limit_for_whoever_could_be_there(public: str) 
 @pytest.mark.parametrize(
     ("over", "shape"),
     [
-        ("admissible", "hessian"),
-        ("admissible", "least-loss"),
+        ("any-record", "hessian"),
+        ("any-record", "least-loss"),
         ("max", "hessian"),
         ("max", "least-loss"),
         ("dataset", "least-loss"),
@@ -278,9 +278,9 @@ def test_a_public_shape_keeps_the_limit_for_whoever_could_be_there(public: str) 
 )
 def test_at_another_scale_the_shape_is_still_the_rows_own(over: str, shape: str) -> None:
     case = problem(1, n=200)
-    given: Any = {"bounds": BOUNDS, "random_state": 0} if over == "admissible" else {}
+    given: Any = {"bounds": BOUNDS, "random_state": 0} if over == "any-record" else {}
     noise: Any = fl.calibrate(case.leak(), 5.0, over, shape=shape, **given)
-    named = FOR_ANYONE if (over, shape) == ("admissible", "least-loss") else shape
+    named = FOR_ANYONE if (over, shape) == ("any-record", "least-loss") else shape
     for other in (
         noise,
         noise.rescaled(2 * noise.scale),
@@ -289,9 +289,9 @@ def test_at_another_scale_the_shape_is_still_the_rows_own(over: str, shape: str)
     ):
         assert other.record()["shape"] == named  # by its name alone: no record holds the matrix
         assert "not in these etas" in case.leak(other).summary()
-        with pytest.raises(fl.InvalidInputError, match="has a shape that stays with its rows"):
+        with pytest.raises(fl.InvalidInputError, match="has a covariance that stays with its rows"):
             fl.release(case.fit(), other)
-        with pytest.raises(fl.InvalidInputError, match="shaped by the rows themselves"):
+        with pytest.raises(fl.InvalidInputError, match="follows from the rows themselves"):
             fl.compose(case.leak(other), case.leak())
     scaled = noise.rescaled(2.0).calibrated
     assert (scaled.over, scaled.eta, scaled.probability, scaled.confidential) == ("nothing", None, None, None)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
 from cases import make
-from fisherleak.protection.frontier.protect_arguments import split_of
+from fisherleak.protection.frontier.protected import split_of
 from often import often
 
 pytestmark = pytest.mark.usefixtures("quick_audits")
@@ -140,6 +140,28 @@ def test_the_loss_without_noise_is_that_of_the_model(model: Any, loss: str) -> N
     assert found.best().loss == pytest.approx(found.loss, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("model", "labels", "loss"),
+    [
+        (Ridge(), lambda z: z, lambda y: np.mean((y - y.mean()) ** 2) / 2),
+        (
+            LogisticRegression(),
+            lambda z: z > 0.5,
+            lambda y: -np.mean(y * np.log(y.mean()) + (1 - y) * np.log(1 - y.mean())),
+        ),
+        (PoissonRegressor(), lambda z: np.round(np.abs(z)), lambda y: y.mean() - y.mean() * np.log(y.mean())),
+    ],
+)
+def test_the_baseline_is_the_loss_of_always_predicting_the_mean(model: Any, labels: Any, loss: Any) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 2))
+    y = labels(X @ [2.0, -1.0] + rng.normal(size=60))
+    found = fl.protect(model, X, y, eta=5.0, over="max", penalties=[1.0], weightings=["none"], held_out=0.0)
+    assert found.baseline == pytest.approx(loss(np.asarray(y, dtype=float)), rel=1e-6)
+    assert found.loss < found.baseline
+    assert f"{found.baseline:.4g}" in found._repr_html_()
+
+
 def test_the_picture_has_a_line_for_each_weighting_and_shape(frontier: fl.Frontier) -> None:
     pytest.importorskip("matplotlib")
     ax = frontier.plot()
@@ -172,18 +194,17 @@ def test_what_no_model_can_be_fitted_on_is_said() -> None:
     ("options", "says"),
     [
         ({"eta": 0.0}, "eta must be"),
-        ({"over": "mean"}, "over must be one of admissible, max; got 'mean'"),
+        ({"over": "mean"}, "over must be one of any-record, max; got 'mean'"),
         ({"groups": Y}, "groups go with over='max'"),
-        ({"over": "max", "bounds": BOUNDS}, "bounds are for over='admissible' only"),
+        ({"over": "max", "bounds": BOUNDS}, "bounds are for over='any-record' only"),
         ({"eta": 1e-320}, r"eta must be from 1e-100 to 1e\+100.*got 9.99"),
         ({"shapes": ["round"]}, "shapes must be a list of some of least-loss, isotropic, hessian; got 'round' in it"),
         ({"shapes": [np.eye(3)]}, "shapes must be a list of some of .*; got ndarray in it"),
         ({"shapes": "hessian"}, r"shapes must be a list of .*; got 'hessian'. Write shapes=\['hessian'\]"),
         ({"weightings": []}, "weightings must be a list of some of none, half, full; got an empty one"),
-        ({"weightings": None}, "weightings must be a list of some of none, half, full; got None"),
+        ({"weightings": 3}, "weightings must be a list of some of none, half, full; got 3"),
         ({"penalties": [0.0]}, "penalties must be"),
         ({"penalties": []}, "penalties must be a list of factors .*; got an empty one"),
-        ({"penalties": None}, "penalties must be a list of factors .*; got None"),
         ({"penalties": 5}, "penalties must be a list of factors .*; got 5"),
         ({"held_out": 1.0}, "held_out must be between 0 and 0.9"),
         ({"held_out": "x"}, "held_out must be between 0 and 0.9; got 'x'"),
@@ -196,7 +217,7 @@ def test_what_no_model_can_be_fitted_on_is_said() -> None:
         ({"estimator": None}, "estimator must be a scikit-learn model.*; got None"),
         ({"estimator": "ridge"}, "estimator must be a scikit-learn model.*; got 'ridge'"),
         ({"estimator": Ridge}, "estimator must be a scikit-learn model.*; got the class Ridge"),
-        ({"estimator": LinearRegression()}, "LinearRegression has neither: use penalties="),
+        ({"estimator": LinearRegression(), "over": "max"}, "LinearRegression has neither: use penalties="),
         (
             {"estimator": Ridge(1e-9), "shapes": ["least-loss"], "eta": 1e-3, **ONE},
             r"No candidate keeps the limit: try larger penalties.*The first: penalty x 1",
@@ -253,7 +274,7 @@ def test_the_frontier_is_that_of_the_release_where_the_rows_give_the_bounds() ->
     y[held[:2]] = 4.0  # the two farthest out, which no candidate is fitted on: the release is
     found = fl.protect(Ridge(8.0), Z, y, 2.0, **asked)
     model = Ridge(8.0).fit(Z, y)
-    noise: Any = fl.calibrate(fl.measure(model, Z, y, public="nothing"), 2.0, "admissible", random_state=0)
+    noise: Any = fl.calibrate(fl.measure(model, Z, y, public="nothing"), 2.0, "any-record", random_state=0)
     ranges = {name: (each["low"], each["high"]) for name, each in noise.calibrated.bounds.items()}
     assert ranges["label"][1] >= 4.0
     assert found.points == fl.protect(Ridge(8.0), Z, y, 2.0, bounds=ranges, **asked).points

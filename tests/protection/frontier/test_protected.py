@@ -20,6 +20,7 @@ X, Y = np.clip(CASE.X, -3, 3), np.clip(CASE.y, -4, 4)
 BOUNDS: Any = {f"x{j}": (-3.0, 3.0) for j in range(3)} | {"label": (-4.0, 4.0)}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::fisherleak.UncountedChoiceWarning")
 @pytest.mark.filterwarnings("ignore::fisherleak.UncountedScaleWarning")
 def test_it_is_as_good_as_its_best_candidate() -> None:

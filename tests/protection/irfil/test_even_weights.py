@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 import fisherleak as fl
 from cases import make
 from fisherleak.models import as_table
-from fisherleak.models.read import prepare, risk_of
+from fisherleak.models.preprocessed import prepare
+from fisherleak.models.read import risk_of
 from fisherleak.protection.irfil.even_weights import EvenWeights
 from fisherleak.protection.irfil.whole_procedure import Procedure
 

@@ -117,6 +117,7 @@ def test_attributes_and_starting_weights() -> None:
     assert model.weights_[10:].mean() == pytest.approx(2.0)
 
 
+@pytest.mark.long
 def test_groups_and_hybrids() -> None:
     groups = np.where(X[:, 1] > 0, "a", "b")
     eta = {}
@@ -138,6 +139,7 @@ def test_groups_and_hybrids() -> None:
     fl.IRFIL(lm.Ridge(), n_iter=1, weighting="group").fit(frame, Y, groups="side")
 
 
+@pytest.mark.long
 def test_models_that_tune_themselves_keep_their_choice() -> None:
     for model in (lm.RidgeCV([0.01, 1.0, 100.0]), GridSearchCV(lm.Ridge(), {"alpha": [0.01, 1.0, 100.0]}, cv=3)):
         balanced = fl.IRFIL(model, n_iter=20, accelerate=True).fit(X, Y)

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 import fisherleak as fl
 from cases import make
 from fisherleak.models import as_table
-from fisherleak.models.read import prepare, risk_of
+from fisherleak.models.preprocessed import prepare
+from fisherleak.models.read import risk_of
 from fisherleak.protection.irfil.whole_procedure import Procedure
 
 Vector = NDArray[np.float64]

@@ -112,7 +112,7 @@ def test_levels_that_few_rows_have_are_declared_or_pooled() -> None:
     made = make_pipeline(rare, lm.Ridge())
     with pytest.raises(
         fl.UnsupportedModelError,
-        match=r"Column 'city' has a level that only 3 of the rows.*min_frequency=5.*public='levels'",
+        match=r"Column 'city' has a category that only 3 of the rows.*min_frequency=5.*public='levels'",
     ):
         fl.PrivateRelease(made, over="max").fit(table, y)
     assert (
@@ -127,7 +127,9 @@ def test_levels_that_few_rows_have_are_declared_or_pooled() -> None:
     assert common.estimator_[0].transformers_[1][1].categories_[1].tolist() == CITIES
     pooled = ColumnTransformer([("c", make_pipeline(OneHotEncoder(**POOLED)), CATEGORIES)], remainder=StandardScaler())
     made = make_pipeline(pooled, lm.Ridge())
-    with pytest.raises(fl.UnsupportedModelError, match="Column 'city' has rare levels that only 3 of the rows have"):
+    with pytest.raises(
+        fl.UnsupportedModelError, match="Column 'city' has rare categories that only 3 of the rows have"
+    ):
         fl.PrivateRelease(made, over="max").fit(table, y)
     table.loc[5:7, "city"] = "Zell"
     released = fl.PrivateRelease(made, over="max").fit(table, y).estimator_
@@ -152,7 +154,7 @@ def test_by_default_the_limit_is_on_whoever_could_be_there() -> None:
     target = data @ [1.0, 2.0, 0.0] + rng.normal(size=2000)
     made = make_pipeline(StandardScaler(), lm.Ridge(20.0))
     bounds = {"x0": (-6, 6), "x1": (-6, 6), "x2": (-6, 6), "label": (-20, 20)}
-    private: Any = fl.PrivateRelease(made, eta=1.0, bounds=bounds, random_state=0).fit(data, target)
+    private: Any = fl.PrivateRelease(made, eta=1.0, bounds=bounds, random_state=0, penalty="own").fit(data, target)
     assert private.noise_.calibrated.counted
     assert private.noise_.calibrated.confidential is None
     with pytest.warns(fl.UncountedScaleWarning, match=r"computed from the rows present \(over='max'\)"):
@@ -162,5 +164,5 @@ def test_by_default_the_limit_is_on_whoever_could_be_there() -> None:
     data[4], target[4] = [6.0, -6.0, 6.0], 20.0
     leak = fl.measure(made.fit(data, target), data, target, fl.Gaussian(private.noise_.scale), public="nothing")
     assert float(leak.per_example()[4]) <= 1.0
-    with pytest.raises(fl.InvalidInputError, match="bounds are for over='admissible' only"):
+    with pytest.raises(fl.InvalidInputError, match="bounds are for over='any-record' only"):
         fl.PrivateRelease(made, over="max", bounds=bounds).fit(data, target)

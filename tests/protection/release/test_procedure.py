@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 import fisherleak as fl
 from cases import make
 from fisherleak.protection.release import procedure
+from fisherleak.protection.release.penalty_and_shape import PublicShape
 from fisherleak.protection.release.procedure import STRATEGIES, NoiseFrame, ReleaseRequest, make_release
 
 CASE = make("squared", 0, n=60, d=2)
@@ -40,7 +41,7 @@ class Known:
         return Decided(penalty=3.0)
 
     def public_shape(self, request: ReleaseRequest) -> Any:
-        return Decided(shape="hessian")
+        return PublicShape(1, 1000, 1.0, 1.0, 0.0, 0.1)  # the inverse Hessian
 
 
 class Decided:

@@ -1,4 +1,4 @@
-"""A digest is of what a card says, and not of how it is laid out; a signature is of one card with one key."""
+"""A digest is of what a model card says, and not of how it is laid out; a signature is of one model card with one key."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.releasing.cards.card_fields import CARD, EARLIER
 from fisherleak.releasing.cards.signatures import (
-    CARD,
-    EARLIER,
     digest_of,
     read_card,
     sealed,
@@ -47,6 +46,7 @@ values = st.recursive(
 cards = st.dictionaries(st.text(), values, max_size=5)
 
 
+@pytest.mark.long
 @given(cards, st.randoms())
 def test_a_digest_is_of_the_content(card: dict[str, Any], random: Any) -> None:
     order = list(card)
@@ -57,6 +57,7 @@ def test_a_digest_is_of_the_content(card: dict[str, Any], random: Any) -> None:
     assert digest_of({**card, "one more": 1}) != digest_of(card)
 
 
+@pytest.mark.long
 @given(cards)
 def test_a_signature_is_of_one_card(card: dict[str, Any]) -> None:
     key = Ed25519PrivateKey.generate()
@@ -142,15 +143,15 @@ def test_verification_needs_everything_to_belong_together(tmp_path: Path) -> Non
     path = saved(tmp_path, key)
     assert verify(path, keys["public"]).failed is None
     assert "signed with the private key that belongs to" in verify(path, keys["public"]).confirmed[-2]
-    assert "nothing else of file or card" in verify(path).confirmed[-1]  # all that the first schema had
+    assert "nothing else of file or model card" in verify(path).confirmed[-1]  # all that the first schema had
     assert key.public_key().public_bytes_raw().hex() in verify(path).confirmed[-2]
     assert "another key" in str(verify(path, keys["other"]).failed)
     card = json.loads((tmp_path / "m.skops.json").read_text())
     forgeries: dict[str, dict[str, Any]] = {
         "its digest is that of other content": {**card, "eta": 0.1},
-        "not one of this card": {**sealed({**card, "eta": 0.1}), "signature": card["signature"]},
+        "not one of this model card": {**sealed({**card, "eta": 0.1}), "signature": card["signature"]},
         "is damaged": {**card, "signature": {"public_key": "00", "value": "zz"}},
-        "not the model that its card describes": sealed({**card, "model": {"file_sha256": "0"}}, key),
+        "not the model that its model card describes": sealed({**card, "model": {"file_sha256": "0"}}, key),
     }
     for says, forged in forgeries.items():
         (tmp_path / "m.skops.json").write_text(json.dumps(forged))

@@ -22,11 +22,14 @@ def test_people_and_limits_come_first() -> None:
     verdict = said(made)
     people, rows = made["people"]["count"], made["data"]["train_rows"]
     assert people > 0
-    assert verdict.lines[0].startswith(
-        f"{people} of {rows} people: someone who knows everything else learns more than half"
+    assert any(
+        line.startswith(
+            f"An attacker who knows everything else learns more than half of a numeric value about {people} of {rows} people. "
+        )
+        for line in verdict.lines
     )
-    assert (verdict.headline, verdict.kept) == ("Not yet: 1 of 2 rules of house.toml is not kept.", False)
-    assert any(line.startswith("Not kept, rows.max_eta: ") for line in verdict.lines)
+    assert (verdict.headline, verdict.kept) == ("Failed: 1 of 2 rules of house.toml.", False)
+    assert any(line.startswith("Failed, rows.max_eta: ") for line in verdict.lines)
     page = render(made)
     assert page.index(verdict.headline) < page.index("<main") < page.index("Noise and utility</h2>")
     assert "--noise 0.0625 --out model.skops" in page
@@ -35,11 +38,11 @@ def test_people_and_limits_come_first() -> None:
 @pytest.mark.parametrize(
     ("policy", "gate", "headline", "kept"),
     [
-        (None, None, "No limit was set: choose one.", None),
-        (True, None, "Yes: every rule of house.toml is kept.", True),
-        (None, True, "Yes: nobody is above the limit of η = 7.", True),
-        (True, False, "Not yet: ", False),
-        (False, True, "Not yet: 1 of 2 rules of house.toml is not kept.", False),
+        (None, None, "Membership: an attacker is correct up to 100 % of the time", None),
+        (True, None, "Passed: all 2 rules of house.toml.", True),
+        (None, True, "Passed: no person is above the limit of η = 7.", True),
+        (True, False, "Failed: ", False),
+        (False, True, "Failed: 1 of 2 rules of house.toml.", False),
     ],
 )
 def test_headlines(policy: bool | None, gate: bool | None, headline: str, kept: bool | None) -> None:
@@ -54,7 +57,7 @@ def test_headlines(policy: bool | None, gate: bool | None, headline: str, kept: 
 def test_nobody_and_nothing() -> None:
     made = sample.summary()
     made["people"]["count"] = 0
-    assert "about none of them" in said(made).lines[0]
+    assert any(line.startswith("At most ") and " of any numeric value is revealed" in line for line in said(made).lines)
     bare = said(sample.bare())
     assert bare.command is None
     assert not any("people" in line for line in bare.lines)
@@ -70,39 +73,41 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
     assert utility_between(made, middle) == pytest.approx((points[3]["utility"] + points[4]["utility"]) / 2)
     assert utility_between(made, 1e9) is None
     made["next"]["noise"] = points[-1]["scale"]
-    made["tradeoff"]["constant"] = 1.0
-    assert "no better than a constant" in said(made).advice
+    made["tradeoff"]["baseline"] = 1.0
+    assert "no better than the baseline" in said(made).advice
 
 
 def test_no_noise_is_chosen_silently() -> None:
     made = sample.choices()
-    assert "No noise was given" in said(made).lines[0]
-    assert "the least that reveals at most 10 % of any number of anyone in the table" in said(made).lines[0]
+    assert "No noise was given: these figures are for a noise scale of " in said(made).lines[-1]
     words = choices_in_words(made)
-    assert [most for _, most, _ in words] == ["90.0 %", "50.0 %", "25.0 %", "10.0 %", "5.0 %", "2.0 %", "1.0 %"]
-    assert words[0][2].endswith("more than 99.9 % of what the model does better than a constant")
-    assert words[-2][2].endswith("no better than a constant")
+    assert [most for _, most, _ in words] == ["90 %", "50 %", "25 %", "10 %", "5.0 %", "2.0 %", "1.0 %"]
+    assert words[0][2].endswith("(more than 99 % of the gain over the baseline)")
+    assert words[-2][2].endswith("no better than the baseline")
     assert words[-1][2] == "not measured"
     page = render(made)
     assert "Choices of noise" in page
     assert all(left in page for _, _, left in words[-2:])
-    made["tradeoff"]["constant"] = made["tradeoff"]["without_noise"] - 1e-9
-    assert "no better than a constant: collect more rows, or allow more" in said(made).cost
-    made["tradeoff"]["constant"] = 1e9  # less noise would not help
-    assert "no better than a constant, and so is the model without noise" in said(made).cost
+    made["tradeoff"]["baseline"] = made["tradeoff"]["without_noise"] - 1e-9
+    assert "no better than the baseline: collect more rows, or allow more" in said(made).cost
+    made["tradeoff"]["baseline"] = 1e9  # less noise would not help
+    assert "no better than the baseline, and so is the model without noise" in said(made).cost
     assert "allow more" not in said(made).cost
 
 
 def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:
     made = sample.summary()
-    made["told_apart"] = [
+    made["distinguishable"] = [
         {"attribute": "sex", "rows": 9, "worst": 0.8, "q95": 0.7, "median": 0.6, "error_least": 0.1},
     ]
     for attribute in made["attributes"]:
         attribute["kind"] = "category" if attribute["name"] == "sex" else "number"
-    assert "Of categories, sex is told best: rightly 80 of 100 times" in " ".join(said(made).lines)
+    assert (
+        "The most exposed category is sex: an attacker guesses it correctly at most 80 % of the time (median 60 %, "
+        in " ".join(said(made).lines)
+    )
     next(a for a in made["attributes"] if a["name"] != "sex")["kind"] = "category"
-    assert "Of the categories that were tried (1), sex is told best" in " ".join(said(made).lines)
+    assert "The most exposed category of 1 tried is sex. An attacker guesses it" in " ".join(said(made).lines)
     number = next(a for a in made["attributes"] if a["kind"] == "number")
-    made["told_apart"].append({**made["told_apart"][0], "attribute": number["name"], "worst": 0.9})
-    assert "Of the categories that were tried (1), sex is told best" in " ".join(said(made).lines)
+    made["distinguishable"].append({**made["distinguishable"][0], "attribute": number["name"], "worst": 0.9})
+    assert "The most exposed category of 1 tried is sex. An attacker guesses it" in " ".join(said(made).lines)

@@ -39,6 +39,8 @@ STYLES = {
     "with marks between thousands": lambda v: f"{v:,.1f}",
     "with decimal commas and with marks between thousands": lambda v: f"{v:,.1f}".translate(str.maketrans(",.", ".,")),
     "with currency signs": lambda v: f"${v:.1f}" if v >= 0 else f"-${-v:.1f}",
+    "with names of currencies": lambda v: f"CHF {v:.1f}",
+    "with k for thousands": lambda v: f"{v / 1000:.4f}k",
     "in percent": lambda v: f"{v:.1f}%",
     "with brackets for minus": lambda v: f"{v:.1f}" if v >= 0 else f"({-v:.1f})",
 }
@@ -50,6 +52,39 @@ def test_numbers_in_every_notation_are_those_numbers(style: str) -> None:
     np.testing.assert_allclose(values(found), X)
     assert f"written {style}" in sentence(found)
     assert "`categories=['x']`" in sentence(found)
+
+
+AMOUNTS = {
+    "CHF 1,234.00": lambda v: f"CHF {v:,.2f}",
+    "12.5k": lambda v: f"{v / 1000:.4f}k",
+    "900 EUR": lambda v: f"{v:.1f} EUR",
+    "1.234,5 €": lambda v: f"{v:,.1f} €".translate(str.maketrans(",.", ".,")),
+}
+
+
+@pytest.mark.parametrize("style", AMOUNTS)
+def test_a_target_is_read_as_columns_are(style: str) -> None:
+    frame = pandas.DataFrame({"x": Y, "y": [AMOUNTS[style](v) for v in X]})
+    found = design_of(from_frame(frame), Choices("y"), held_out=0.0)
+    np.testing.assert_allclose(found.labels(), X)
+    assert found.target.kind == "linear"
+    assert sentence(found, "y")
+
+
+def test_amounts_without_a_common_unit_are_no_numbers() -> None:
+    cells = [f"{v:.1f} {'EUR' if k % 2 else 'USD'}" for k, v in enumerate(X)]
+    assert [feature.name for feature in design(cells).features] == ["z"]
+    for odd in (cells, [f"{v:.1f} kg" for v in X]):
+        with pytest.raises(InvalidInputError, match="numbers with units or other signs beside them"):
+            design_of(from_frame(pandas.DataFrame({"x": Y, "y": odd})), Choices("y"))
+
+
+def test_digits_that_begin_with_zeros_are_codes_unless_numbers_are_asked_for() -> None:
+    codes = [f"{k % 40:05d}" for k in range(120)]
+    found = design(codes)
+    assert next(f for f in found.features if f.name == "x").kind == "category"
+    assert any("`numbers=['x']`" in note for note in found.notes if "begin with zeros" in note)
+    assert values(design(codes, numbers=("x",))).max() == 39
 
 
 @pytest.mark.parametrize("mark", [".", "?", "-", "*", "Unknown", " ", "n.a.", "#DIV/0!"])

@@ -91,6 +91,21 @@ IDS = {
 }
 
 
+SHUFFLED = np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2))
+IDS |= {
+    **dict.fromkeys(("RANDID", "HospID", "TagID", "X.ID", "pupilNR", "PatNr", "FIPS", "AreaKey"), SHUFFLED * 7919),
+    **dict.fromkeys(("Kundennummer", "Matrikelnr", "Schülernr", "Versicherten-Nr."), SHUFFLED * 7919),  # German
+    **dict.fromkeys(("numero_dossier", "N° dossier", "num_client", "id_élève", "matricule"), SHUFFLED * 7919),  # French
+    **dict.fromkeys(("id_paciente", "Número de cliente", "expediente_nro"), SHUFFLED * 7919),  # Spanish
+    **dict.fromkeys(("numero_paziente", "codice_assistito", "matricola"), SHUFFLED * 7919),  # Italian
+    **dict.fromkeys(("num_aluno", "Nº utente", "codigo_funcionario"), SHUFFLED * 7919),  # Portuguese
+    **{name: np.arange(60) for name in ("kid", "no", "Telefon", "lfd. Nr.", "V1", "x1")},
+    "insured": 7_560_000_000_000 + SHUFFLED * 104_729,  # 13 digits
+    "reach": 41_790_000_000 + np.random.default_rng(0).permutation(60) * 7919,  # telephone numbers
+    "number": 100_000_000 + 13 * np.arange(60),
+}
+
+
 @pytest.mark.parametrize("name", IDS)
 def test_identifiers_by_name_and_content_are_left_out_unless_they_are_asked_for(name: str) -> None:
     table = many(**{name: IDS[name], "z": np.arange(60.0) ** 2})
@@ -99,7 +114,8 @@ def test_identifiers_by_name_and_content_are_left_out_unless_they_are_asked_for(
 
 
 @pytest.mark.parametrize(
-    "name", ["acid", "paid", "covid", "grid", "x", "X2", "year", "humid", "solid", "covid2", "members"]
+    "name",
+    ["acid", "paid", "covid", "grid", "x", "X2", "year", "humid", "solid", "covid2", "COVID2", "PAID", "members"],
 )
 def test_content_alone_makes_no_identifier(name: str) -> None:
     assert kinds(many(**{name: np.arange(1, 61)}))[name] == "number"
@@ -111,10 +127,51 @@ def test_a_name_alone_makes_no_identifier() -> None:
     assert kinds(many(X=7 * rng.permutation(60)))["X"] == "number"
     assert kinds(many(X=rng.integers(0, 60, 60)))["X"] == "number"
     assert kinds(many(subject=rng.normal(size=60)))["subject"] == "number"
+    for generic in ("x1", "X1", "X", "V1", "x.1"):  # a patient's age, say
+        assert kinds(many(**{generic: 18 + 7 * rng.permutation(60)}))[generic] == "number"
+        assert kinds(many(**{generic: rng.permutation(60)}))[generic] == "ignored"
+    for count in ("num_patients", "no_of_children", "education-num", "nchild"):
+        assert kinds(many(**{count: rng.integers(0, 60, 60)}))[count] == "number"
     assert kinds(many(account=np.where(np.arange(60) % 20 == 0, 0.5, 0) + np.arange(60)))["account"] == "number"
     many_each = rng.permutation(np.repeat(np.arange(30), 2))
     for vague in ("no", "case", "index", "account", "suizid"):
         assert kinds(many(**{vague: many_each}))[vague] == "number"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("time_ms", 1_500_000_000_000 + np.arange(60) * 7919),
+        ("population", 10 ** (7 + np.arange(60) % 4) + 13 * np.arange(60)),  # of several lengths
+        ("price", 90_000_000 + 7919 * np.arange(60)),
+        ("area", 1_500_000_000.5 + np.arange(60) * 7919),
+    ],
+)
+def test_long_numbers_that_are_measured_stay(name: str, values: Any) -> None:
+    assert kinds(many(**{name: values}))[name] == "number"
+
+
+def test_many_people_whose_rows_stand_together_are_an_identifier() -> None:
+    """More of them than are followed: their number is an estimate."""
+    who = np.repeat(np.random.default_rng(0).permutation(6_000) * 11, 2)
+    table = pa.table({"tkid": who, "y": np.arange(12_000.0) % 977})
+    assert kinds(table)["tkid"] == "ignored"
+    raw = from_frame(table)
+    assert "`person='tkid'`" in decide(raw, profiles_of(raw, Choices("y"), False), Choices("y"))[0].note
+
+
+def test_how_many_rows_settle_whether_a_number_is_used() -> None:
+    def settled(name: str, values: Any) -> int | None:
+        raw = from_frame(many(**{name: values}))
+        return decide(raw, profiles_of(raw, Choices("y"), False), Choices("y"))[0].settled_by
+
+    assert settled("id", np.arange(60)) is None
+    assert settled("id", np.arange(60) % 6) == 15  # values that are not there
+    assert settled("id", np.r_[np.arange(10), np.zeros(50)]) == 1
+    assert settled("id", np.arange(60) // 2) == 1
+    assert settled("age", np.arange(60) % 6) is None
+    assert settled("x1", np.arange(60) // 2 / 4) == 43  # of 44 fractions all but a slip would have to go
+    assert settled("reach", 10**9 + np.r_[-1, np.arange(59)]) == 1  # without the first all have as many digits
 
 
 def test_the_note_on_somebody_with_several_rows_names_person() -> None:

@@ -91,7 +91,7 @@ def test_postal_codes_are_said_to_be_used_as_numbers(name: str) -> None:
     assert len(notes) == 1
     assert f"`categories={[name]!r}`" in notes[0]
     assert said(name, codes / 7) == []
-    assert said(name, np.arange(ROWS) // 2) == []
+    assert said(name, np.arange(ROWS) % 30) == []
 
 
 @pytest.mark.parametrize("name", ["income", "price", "zipper", "post"])
@@ -103,3 +103,68 @@ def test_a_few_people_by_number_are_used_and_said() -> None:
     assert any("`person='subject'`" in note for note in said("subject", np.arange(ROWS) % 12))
     assert said("subject", np.arange(ROWS) % 7) == []
     assert said("visits", np.arange(ROWS) % 12) == []
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("order", ["as they are", "shuffled"])
+def test_numbers_of_rows_under_any_name_are_said(start: int, order: str) -> None:
+    run = start + np.arange(ROWS)
+    notes = said("visits", np.random.default_rng(0).permutation(run) if order == "shuffled" else run)
+    assert len(notes) == 1
+    assert "if it only numbers the rows, `drop=['visits']`" in notes[0]
+    slip = np.where(run == 30, 29, run)
+    assert said("visits", np.random.default_rng(0).permutation(slip)) == []
+
+
+def test_numbers_of_blocks_of_rows_offer_a_person() -> None:
+    (note,) = said("unit", 1 + np.arange(ROWS) // 3)
+    assert "counts blocks of rows" in note
+    assert "`person='unit'`" in note
+    assert said("unit", 1 + 2 * (np.arange(ROWS) // 3)) == []
+    assert said("unit", 1 + np.arange(ROWS) // 20) == []
+
+
+def test_numbers_that_name_blocks_of_rows_offer_a_person() -> None:
+    """In no order and with no names of identifiers: not where a table is sorted by them, or where they come again."""
+    values = 1000 + 37 * np.repeat(np.random.default_rng(0).permutation(ROWS // 3), 3)
+    (note,) = said("unit", values)
+    assert "has another value in every block of rows" in note
+    assert "`person='unit'`" in note
+    assert said("unit", np.sort(values)) == []
+    assert said("unit", np.roll(values, 1)) == []
+    assert said("unit", values + 0.5) == []
+
+
+def test_a_vague_name_that_is_used_is_said() -> None:
+    values = np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2)) * 3
+    (note,) = said("no", values)
+    assert "is called an identifier and is used as a number" in note
+
+
+@pytest.mark.parametrize(
+    "name", ["race", "celltype", "cell_type", "District", "marital", "bloodType", "Kanton", "provincia"]
+)
+def test_codes_of_kinds_are_said_to_be_used_as_numbers(name: str) -> None:
+    (note,) = said(name, 1 + np.arange(ROWS) % 4)
+    assert f"`categories={[name]!r}`" in note
+    assert said(name, np.arange(ROWS) % 4 + 0.5) == []
+    assert said(name, np.arange(ROWS) * 7 % 59) == []
+
+
+@pytest.mark.parametrize("name", ["children", "grade", "stage", "prototypes", "embrace", "visits"])
+def test_numbers_with_an_order_are_not(name: str) -> None:
+    assert said(name, 1 + np.arange(ROWS) % 4) == []
+
+
+def test_codes_are_said_once_with_one_option_for_all() -> None:
+    notes = read(race=np.arange(ROWS) % 4, celltype=np.arange(ROWS) % 3, z=noise(1), y=noise()).notes
+    assert sum("`categories=['race', 'celltype']`" in note for note in notes) == 1
+
+
+@pytest.mark.parametrize("model", ["auto", "logistic"])
+def test_a_class_of_one_row_is_said(model: str) -> None:
+    frame = pandas.DataFrame({"z": noise(1), "y": np.where(np.arange(ROWS) == 7, "yes", "no")})
+    notes = design_of(from_frame(frame), Choices("y"), model=model, held_out=0.0).notes
+    assert any("One class of the target 'y' has one row only" in note for note in notes)
+    even = frame.assign(y=np.where(np.arange(ROWS) % 2, "yes", "no"))
+    assert not any("one row only" in note for note in design_of(from_frame(even), Choices("y"), model=model).notes)

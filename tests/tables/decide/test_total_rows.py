@@ -55,6 +55,12 @@ def test_total_and_mean_are_both_left_out(tmp_path: Path) -> None:
     assert design_of(read_table(tmp_path / "t.parquet"), Choices("y"), held_out=0.0).n == 60
 
 
+@pytest.mark.parametrize("label", ["Summe", "Gesamt", "Somme", "Suma", "Totale", "Soma", "Moyenne:"])
+def test_labels_in_other_languages_count(label: str) -> None:
+    one = ended((label, NUMBERS.mean() if label == "Moyenne:" else NUMBERS.sum()))
+    assert design(one).n == 60
+
+
 def test_a_last_person_stays() -> None:
     large = pandas.Series({"bill": 900.0, "kids": 9, "y": 9000.0})
     assert design(ended((None, large))).n == 61

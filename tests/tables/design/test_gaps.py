@@ -22,6 +22,7 @@ import fisherleak as fl
 from drawn import released_pipeline
 from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.attackers import attack_all
+from fisherleak.auditing.fitted_models.under_attack import table_under_attack
 from fisherleak.auditing.run import attacked_columns
 from fisherleak.auditing.spotcheck import spot_check
 from fisherleak.errors import InvalidInputError
@@ -172,6 +173,7 @@ def _fit_with_known_scales(frame: Any, target: str, trained: Trained) -> Any:
     )
 
 
+@pytest.mark.long
 def test_parts_and_lazy_rows_give_the_same_as_rows_in_memory(tmp_path: Path) -> None:
     frame = visits(400)
     settings = Settings("ill", l2=L2, drop=("score",))
@@ -201,6 +203,7 @@ def test_one_persons_gap_shows_in_no_release(tmp_path: Path) -> None:
     assert told[0] == told[1]
 
 
+@pytest.mark.long
 def test_people_and_not_rows_decide_where_rows_belong_to_people() -> None:
     frame = visits(120).drop(columns=["ill"])
     frame["who"] = np.repeat(np.arange(30), 4)
@@ -216,7 +219,7 @@ def test_people_and_not_rows_decide_where_rows_belong_to_people() -> None:
 
 def test_attackers_guess_values_that_are_there(tmp_path: Path) -> None:
     trained = fitted(visits(), "ill")
-    outcomes = attack_all(trained, ["age", "sex"], 1.0, quick=True).outcomes
+    outcomes = attack_all(table_under_attack(trained), ["age", "sex"], 1.0, quick=True).outcomes
     assert {outcome.n for outcome, _ in outcomes if outcome.attribute == "age"} == {68}
     assert {outcome.n for outcome, _ in outcomes if outcome.attribute == "sex"} == {89}
     with pytest.raises(InvalidInputError, match="tells who lacks 'age'"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,27 @@ def test_rows_that_are_alike_by_chance_are_not() -> None:
     )
     assert not copies(coded)
     assert not copies(MEASURED)
+
+
+def copied(**columns: Any) -> list[str]:
+    notes = design_of(from_frame(pandas.DataFrame(columns)), Choices("y"), held_out=0.0).notes
+    return [note for note in notes if "the target 'y': the model says again" in note]
+
+
+def test_a_column_that_copies_the_target_is_said() -> None:
+    x, z = MEASURED["x"].to_numpy(), MEASURED["y"].to_numpy()
+    (note,) = copied(x=x, z=z, y=3.0 - 2.0 * x)
+    assert note.startswith("'x' copies the target 'y'")
+    assert "`drop=['x']`" in note
+    assert not copied(x=x, z=z, y=3.0 - 2.0 * x + 1e-4 * z)
+    gaps = np.where(np.arange(200) % 7 == 0, np.nan, x)
+    assert copied(x=gaps, z=z, y=x)
+
+
+def test_a_column_of_classes_that_copies_the_target_is_said() -> None:
+    kind = RNG.integers(0, 3, 200)
+    words = np.array(["low", "middle", "high"])[kind]
+    z = MEASURED["y"].to_numpy()
+    assert copied(grade=words, z=z, y=np.array(["a", "b", "c"])[kind])[0].startswith("'grade' copies")
+    assert copied(flag=(kind > 0) * 5, z=z, y=np.where(kind > 0, "yes", "no"))[0].startswith("'flag' copies")
+    assert not copied(grade=words, z=z, y=np.where(kind > 0, "yes", "no"))  # it tells more

@@ -16,6 +16,7 @@ from tables.small import many
 from visits import LITTLE
 
 
+@pytest.mark.long
 def test_large_tables_are_split_by_row_number(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     from fisherleak.tables.design import split
 

@@ -13,11 +13,12 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("dask.dataframe")
 
 
-from fisherleak.auditing.run import Settings, audit
+from fisherleak.auditing.run import audit
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables import read_table
 from fisherleak.tables.decide.choices import sort_of
 from fisherleak.tables.read import csvfile, parts
+from fisherleak.training.trained_model import Settings
 from visits import LITTLE, people
 
 

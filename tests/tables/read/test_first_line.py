@@ -72,6 +72,7 @@ def test_names_take_the_place_of_a_header_only_if_that_is_said(tmp_path: Path) -
         read_table(tmp_path / "t.csv", columns=["a", "b"])
 
 
+@pytest.mark.long
 def test_names_are_given_on_the_line_or_in_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert given_names("a, b c ,d") == given_names("a\nb c\nd\n") == ("a", "b c", "d")
     (tmp_path / "t.csv").write_text(text(None))
@@ -137,19 +138,12 @@ def test_rows_that_ascend_are_no_names() -> None:
     assert reads_as_row([str(7.5 + k**1.1)[:6] for k in range(8)], sums) > 0
 
 
-def test_a_workbook_without_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import zipfile
-
+def test_a_workbook_without_names_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
     import pandas
 
-    def read(file: object, header: int | None = 0) -> pandas.DataFrame:
-        rows = [["Zacharias", "astronaut", "77", "yes"], *STAFF]
-        return pandas.DataFrame(rows) if header is None else pandas.DataFrame(rows[1:], columns=rows[0])
-
-    with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as archive:
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    monkeypatch.setattr(pandas, "read_excel", read)
-    monkeypatch.setattr(pandas, "ExcelFile", lambda file: type("Sheets", (), {"sheet_names": ["one"]}))
+    rows = [["Zacharias", "astronaut", "77", "yes"], *STAFF]
+    pandas.DataFrame(rows).to_excel(tmp_path / "t.xlsx", index=False, header=False)
     with pytest.raises(InvalidInputError, match="seems to have no header") as refusal:
         read_table(tmp_path / "t.xlsx")
     assert "Zacharias" not in str(refusal.value)

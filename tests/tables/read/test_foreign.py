@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import json
+import lzma
+import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +21,8 @@ import pandas
 
 from fisherleak.cli import main
 from fisherleak.errors import FisherleakError
-from fisherleak.tables import Choices, design_of, read_table
+from fisherleak.tables import Choices, design_of, from_frame, read_table
+from fisherleak.tables.read.foreign import EXTRAS
 
 FRAME = pandas.DataFrame(
     {"age": np.arange(60.0) % 7 + 0.5, "city": ["New York", "Rome"] * 30, "y": np.arange(60.0) ** 2}
@@ -50,19 +58,93 @@ def test_the_same_table_in_every_form(kind: str, tmp_path: Path) -> None:
         assert next(column for column in found.columns if column.name == "rownames").kind == "ignored"
 
 
-def test_a_workbook_is_read_or_says_what_it_needs(tmp_path: Path) -> None:
-    path = tmp_path / "t.xlsx"
-    try:
-        FRAME.to_excel(path, index=False)
-    except ImportError:
-        import zipfile
-
+@pytest.mark.parametrize(("content", "needed"), [("xlsx", "openpyxl"), ("sav", "pyreadstat"), ("rds", "pyreadr")])
+def test_what_is_needed_is_named(content: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"t.{content}"
+    if content == "xlsx":
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("xl/workbook.xml", "<workbook/>")
-        with pytest.raises(FisherleakError, match="pip install openpyxl"):
-            read_table(path)
     else:
-        assert read_table(path).names == ("age", "city", "y")
+        path.write_bytes({"sav": b"$FL2@(#) ", "rds": b"X\n\x00\x00\x00\x03"}[content] + bytes(60))
+    monkeypatch.setitem(sys.modules, needed, None)
+    with pytest.raises(FisherleakError, match=rf"needs {needed}.*pip install 'fisherleak\[{EXTRAS[needed]}\]'"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("orient", ["columns", "split", "table", "lists", "records over lines"])
+def test_json_by_columns_is_the_same_table(orient: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    if orient == "lists":
+        path.write_text(json.dumps(FRAME.to_dict(orient="list"), indent=1))
+    elif orient == "records over lines":
+        FRAME.to_json(path, orient="records", indent=1)
+    else:
+        write: Any = FRAME.to_json
+        write(path, orient=orient, index=orient != "table")
+    raw = read_table(path)
+    assert raw.names == ("age", "city", "y")
+    found = design_of(raw, Choices("y"), held_out=0.0)
+    np.testing.assert_allclose(found.labels(), FRAME["y"])
+    (tmp_path / "odd.json").write_text('{"a": 1,\n "b": 2}')
+    with pytest.raises(FisherleakError, match="neither an object on every line nor columns"):
+        read_table(tmp_path / "odd.json")
+
+
+def test_labels_of_stata_are_categories_where_every_value_has_one(tmp_path: Path) -> None:
+    frame = FRAME.drop(columns="city").assign(sex=np.arange(60) % 2 + 1, score=np.arange(60) % 5)
+    labels: Any = {"sex": {1: "male", 2: "female"}, "score": {0: "none", 4: "all"}}
+    frame.to_stata(tmp_path / "t.dta", write_index=False, value_labels=labels)
+    raw = read_table(tmp_path / "t.dta")
+    found = {feature.name: feature for feature in design_of(raw, Choices("y"), held_out=0.0).features}
+    assert found["sex"].levels == ("female", "male")
+    assert found["score"].kind == "number"
+    assert "Labels of values in t.dta are taken as categories: 'sex'." in raw.notes[0]
+    assert "These columns hold the values: 'score'" in raw.notes[1]
+
+
+def test_labels_of_spss_are_categories_where_every_value_has_one(tmp_path: Path) -> None:
+    pyreadstat = pytest.importorskip(
+        "pyreadstat", reason="SPSS files need pyreadstat, in the environment of the corpus"
+    )
+    frame = FRAME.assign(sex=np.arange(60) % 2 + 1.0, score=np.arange(60) % 5 + 0.0, unit=np.arange(60) % 3 + 0.0)
+    frame.loc[3, "sex"] = np.nan
+    labels = {"sex": {1.0: "male", 2.0: "female"}, "score": {4.0: "all"}, "unit": {0.0: "a", 1.0: "b", 2.0: "b"}}
+    pyreadstat.write_sav(frame, str(tmp_path / "t.sav"), variable_value_labels=labels)
+    raw = read_table(tmp_path / "t.sav")
+    design = design_of(raw, Choices("y"), held_out=0.0)
+    found = {feature.name: feature for feature in design.features}
+    assert found["city"].levels == ("New York", "Rome")
+    assert found["sex"].levels == ("female", "male")
+    assert found["score"].kind == "number"
+    assert found["unit"].levels == ("a (0)", "b (1)", "b (2)")
+    assert [(item.column, item.count) for item in design.filled] == [("sex", 1)]
+    assert any("'sex', 'unit'" in note for note in raw.notes)
+
+
+@pytest.mark.parametrize("packed", ["", "gzip", "bzip2", "xz"])
+def test_files_of_r_are_read(packed: str, tmp_path: Path) -> None:
+    pyreadr = pytest.importorskip("pyreadr", reason="files of R need pyreadr, in the environment of the corpus")
+    frame = FRAME.assign(city=FRAME["city"].astype("category"))
+    pyreadr.write_rds(str(tmp_path / "t.rds"), frame)
+    pack: Any = {"": bytes, "gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}[packed]
+    (tmp_path / "t.rds").write_bytes(pack((tmp_path / "t.rds").read_bytes()))
+    raw = read_table(tmp_path / "t.rds")
+    assert raw.names == ("age", "city", "y")
+    assert design_of(raw, Choices("y"), held_out=0.0).features[1].levels == ("New York", "Rome")
+
+
+def test_a_frame_of_a_file_of_r_is_named(tmp_path: Path) -> None:
+    pyreadr = pytest.importorskip("pyreadr", reason="files of R need pyreadr, in the environment of the corpus")
+    pyreadr.write_rdata(str(tmp_path / "t.rda"), FRAME, df_name="people")
+    assert read_table(tmp_path / "t.rda", sheet="people").rows == 60
+    with pytest.raises(FisherleakError, match=r"`sheet` is 'visits', and t.rda has the data frames 'people'"):
+        read_table(tmp_path / "t.rda", sheet="visits")
+
+
+def test_a_frame_of_several_types_is_refused_without_its_cell() -> None:
+    with pytest.raises(FisherleakError, match="the column 'age' holds values of several types") as refusal:
+        from_frame(pandas.DataFrame({"age": [1.5, "secret", 2.5], "y": [1, 2, 3]}))
+    assert "secret" not in str(refusal.value)
 
 
 def test_names_match_without_the_blanks_around_them(tmp_path: Path) -> None:

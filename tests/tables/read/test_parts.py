@@ -11,12 +11,14 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("dask.dataframe")
 
 
-from fisherleak.auditing.run import Settings, audit
+from fisherleak.auditing.run import audit
 from fisherleak.tables.read import parts
 from fisherleak.tables.read.opening import read_table
+from fisherleak.training.trained_model import Settings
 from visits import LITTLE, people
 
 
+@pytest.mark.long
 def test_parts_are_cut_so_that_their_features_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = people(1_500)
     table.to_parquet(tmp_path / "t.parquet", row_group_size=500)

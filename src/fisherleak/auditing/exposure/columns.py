@@ -12,17 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Sums, TableLike, VectorLike
+from fisherleak._support.namespaces import Sums, TableLike, Vector, VectorLike
 from fisherleak.auditing.exposure.revealed import Yardsticks
 from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import gather, map_rows, positions, sum_rows
 from fisherleak.tables import Design, Feature
-from fisherleak.training.people import column_etas, rows_by_person
+from fisherleak.training.people import column_etas, joint_etas, rows_by_person
 from fisherleak.training.trained_model import BLOCK_VALUES, MeasuredRows, Trained
-
-__all__ = ["ColumnFigures", "LabelFigures", "Sample", "column_figures", "largest_of_columns"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def column_figures(
     One pass over the cells of all rows, and two for all rows jointly. ``rms`` is that of ``revealed.rms_of_values``.
     """
     design, known = trained.design, trained.known_of_rows
-    units = np.array([*(feature.scale for feature in design.features), design.target.scale])
+    units = np.array([*(feature.scale for feature in design.features), design.target.unit])
     joint = np.asarray(trained.leak.per_attribute()) / units[:-1]
 
     def block(X: TableLike, y: VectorLike, weights: VectorLike, rows: Any, rms: Any) -> Sums:
@@ -124,6 +120,7 @@ def column_figures(
         return *_later(a[:2], b[:2]), *_later(a[2:4], b[2:4]), *sums
 
     if design.people is not None:
+        joint = joint_etas(trained, np.zeros(design.n, dtype=np.int64), 1)[1] / units[:-1]
         return _figures_of_people(trained, joint, units, sticks, rms)
     sums = (
         of_cells(sample.cells, np.arange(design.n), rms)

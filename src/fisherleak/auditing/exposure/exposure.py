@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import Sums, VectorLike
+from fisherleak._support.namespaces import Sums, Vector, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures, Sample, column_figures
 from fisherleak.auditing.exposure.revealed import Yardsticks
@@ -24,31 +24,9 @@ from fisherleak.rows import blocks_of, each_block, gather, map_rows, sum_rows
 from fisherleak.rows.selection import some_rows
 from fisherleak.rows.summary import Digest, digest
 from fisherleak.tables import Design, Feature, Moments
-from fisherleak.training.people import column_etas, groups_of_people, person_names, rows_by_person
+from fisherleak.training.people import column_etas, joint_etas, people_by_group, person_names, rows_by_person
 from fisherleak.training.trained_model import Trained
 
-__all__ = [
-    "MOST_LISTED",
-    "Exposure",
-    "Gate",
-    "GroupFigures",
-    "LeakageRows",
-    "RowFigures",
-    "Spread",
-    "Worst",
-    "edges_of",
-    "exposure_of",
-    "gate_of",
-    "group_figures",
-    "leakage_rows",
-    "names_of",
-    "own_units",
-    "row_figures",
-    "spreads_of",
-    "worst_rows",
-]
-
-Vector = NDArray[np.float64]
 Timed = Callable[[str, Callable[[], Any]], Any]
 MEDIAN_ROWS = 100_000
 """Rows from which medians and quantiles are taken at most."""
@@ -251,9 +229,12 @@ def group_figures(trained: Trained, eta: Any, edges: Vector) -> tuple[GroupFigur
         labels, names = map_rows(_whole, design.y), [str(name) for name in design.target.classes]
     if labels is None:
         return ()
-    own = labels if design.people is None else groups_of_people(design.people, labels)
-    spreads = spreads_of(eta, edges, own, len(names))
-    joint = trained.leak.by_group(labels)
+    if design.people is None:
+        spreads = spreads_of(eta, edges, labels, len(names))
+    else:
+        who, own, _ = people_by_group(design.people, labels)
+        spreads = spreads_of(np.asarray(eta)[who], edges, own, len(names))
+    joint = trained.leak.by_group(labels) if design.people is None else joint_etas(trained, labels, len(names))[0]
     found = [
         GroupFigures(name, float(joint[k]), spread)
         for k, (name, spread) in enumerate(zip(names, spreads, strict=True))
@@ -313,12 +294,12 @@ def leakage_rows(trained: Trained, eta: Any, scale: float, mu: Any = None) -> It
     mu = mu if people is None or mu is None else mu[people.of_row]
     arrays = (design.rows, design.ids, whose, joint, eta, label, mu, *(() if design.lazy else trained.arrays))
     blocks = each_block(arrays, trained.block)
-    for _, (numbers, ids, who, theirs, own, of_label, presence, *data) in track(
+    for _, (numbers, ids, who, theirs, own, of_label, membership, *data) in track(
         blocks, blocks_of(eta, trained.block), "Writing"
     ):
         cells = own_units(design.features, trained.measured(*data).cells()) / scale if data else None
-        told = None if presence is None else presence / scale
-        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / trained.unit, who, theirs, told)
+        told = None if membership is None else membership / scale
+        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / design.target.unit, who, theirs, told)
 
 
 def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:

@@ -2,17 +2,26 @@ r"""Whether someone's record was in the table: how often the best attacker is ri
 
 The attacker knows all other rows and the row in question, and sees the release. With :math:`\mu` how far leaving the row out
 moves the model, in standard deviations of the noise (``removal``; scales of columns move too where they are counted), he
-is right :math:`\Phi(\mu / 2)` of the time where presence is as likely as absence, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
+is right :math:`\Phi(\mu / 2)` of the time where both are as likely, has an AUC of :math:`\Phi(\mu / \sqrt 2)`,
 and finds :math:`\Phi(\Phi^{-1}(\alpha) + \mu)` of those present where he wrongly names the part :math:`\alpha` of the absent.
 
 Where rows belong to people, all rows of a person are left out together: "row" below is then a person. Where the rows decide
 the noise's covariance, mu is that of equal accuracy (:attr:`fisherleak.Leakage.membership_kind`), at this noise alone, and
 there is no AUC.
+
+Also here: rows that are recognised by what a release names: without one of them it would have other categories,
+columns or classes.
+
+A release names categories and classes that ``FEWEST_ROWS`` rows share, and has a column, or a feature that tells who lacks one,
+where enough rows are behind it. Noise hides none of that. So who is one of just enough is told for certain. Kinds of columns
+and the number of rows are taken as public.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,20 +29,157 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from fisherleak.auditing.exposure.recognised_by_names import told_by_names
+from fisherleak._support.grids import GAP
+from fisherleak._support.namespaces import TableLike, Vector
 from fisherleak.engine.changes.removal import CLOSE, is_known, is_light
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import one_release
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.leakage.membership.membership_distance import unknown_by_shape
-from fisherleak.leakage.membership.recognised import recognised_words
+from fisherleak.leakage.membership_distance import recognised_words, unknown_by_shape
+from fisherleak.releasing.cards.enough_people import FEWEST_IN_ALL, FEWEST_ROWS, sharing_classes
 from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import digest
+from fisherleak.tables import Design, Feature
+from fisherleak.tables.design.gaps import Gaps, has_feature
 from fisherleak.tables.design.whose_rows import People
 from fisherleak.training.trained_model import Trained
 
-__all__ = ["FALSE_POSITIVES", "NOTABLE", "PresenceFigures", "Told", "presence_of", "told_at"]
+MOST_SAID = 3
+"""Columns that sentences are about."""
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Something that a release has only as long as all of some rows are there."""
+
+    rows: Callable[[Any, Any], Mask]
+    """Which of a block of features and labels these are."""
+    without: str
+    """What is so without one of them, and the remedy."""
+
+
+def told_by_names(design: Design) -> tuple[Any, str]:
+    """Infinite for every row, or person, without whom a release would name other things, zero for others; and sentences.
+
+    None and nothing where there are no such rows.
+    """
+    found, people = [*_namings(design)], design.people
+    if not found:
+        return None, ""
+    total, who = (design.n, "rows") if people is None else (people.count, "people")
+
+    def block(X: TableLike, y: TableLike) -> NDArray[np.float64]:
+        masks = [naming.rows(np.asarray(X), np.asarray(y)) for naming in found]
+        return np.where(np.any(masks, axis=0), np.inf, 0.0)
+
+    said = [
+        f"{_count(design, naming):,} of {total:,} {who} can be recognised with certainty: {naming.without}"
+        for naming in found[:MOST_SAID]
+    ]
+    more = len(found) - MOST_SAID
+    said += [f"The same holds for {more} more column{'s' * (more > 1)}."] if more > 0 else []
+    told = map_rows(block, design.X, design.y)
+    if people is not None:
+        told = np.where(np.bincount(people.of_row, np.isinf(told), people.count) > 0, np.inf, 0.0)
+    return told, " ".join(said)
+
+
+def _count(design: Design, naming: Naming) -> int:
+    if design.people is not None:
+        own = naming.rows(np.asarray(design.X), np.asarray(design.y))
+        return int(np.unique(design.people.of_row[own]).size)
+    (count,) = sum_rows(lambda X, y: (naming.rows(np.asarray(X), np.asarray(y)).sum(),), design.X, design.y)
+    return int(count)
+
+
+def _namings(design: Design) -> Iterator[Naming]:
+    numbers = [feature for feature in design.features if feature.kind == "number"]
+    edge = {column.name for column in design.columns if column.settled_by == 1}
+    yield from (_levels(feature, feature.name in edge) for feature in design.features if feature.leaving)
+    for feature in numbers:
+        yield from _gaps(design, feature)
+    few = [feature for feature in numbers if feature.few]
+    for feature, (common, count) in zip(few, off_common(design, few), strict=True):
+        if count == FEWEST_ROWS:
+            yield _thin(feature, common)
+    rare = [k for k, count in enumerate(sharing_classes(design)) if count == FEWEST_ROWS]
+    if rare:
+        without = (
+            f"without one of them a class of the target '{design.target.name}' has too few for a release. Unite it with "
+            "another class in the table, or leave its rows out."
+        )
+        yield Naming(lambda _, y: np.isin(y, rare), without)
+
+
+def _levels(feature: Feature, edge: bool) -> Naming:
+    columns, leaving = list(feature.columns), feature.leaving
+
+    def rows(X: Any, _: Any) -> Mask:
+        block = X[:, columns]
+        place = np.where(block.max(axis=1) == 1.0, block.argmax(axis=1) + 1, 0)
+        return np.asarray(np.isin(place, leaving) & (block[:, 0] != GAP))
+
+    if edge:
+        own = [feature.name]
+        without = f"without one of them a release would leave '{feature.name}' out, as a column of names."
+        return Naming(rows, f"{without} Keep it with `categories={own!r}`, or leave it out with `drop={own!r}`.")
+    return Naming(
+        rows,
+        f"without one of them a release would name other categories of '{feature.name}'. Declare all of them with `levels`, "
+        "'(missing)' too where some are missing.",
+    )
+
+
+def _gaps(design: Design, feature: Feature) -> Iterator[Naming]:
+    """Of a number: who lacks it, or has it, where one less adds or removes the feature that tells so, or the release."""
+    gaps, (place,) = feature.gaps, feature.columns
+
+    def changes(lacking: int, having: int) -> bool:
+        left = Gaps(gaps.rows, gaps.lacking - lacking, gaps.having - having)
+        few = left.having < FEWEST_IN_ALL <= gaps.having
+        return has_feature(left) != has_feature(gaps) or (few and left.lacking > 0)
+
+    both = design.people is not None and changes(1, 1)  # someone with rows of either sort
+    lacks, has = changes(1, 0) or both, changes(0, 1) or both
+    if gaps.rows and (lacks or has):
+        yield Naming(
+            lambda X, _: np.where(X[:, place] == GAP, lacks, has),
+            f"without one of them a release would have another set of features for '{feature.name}', whose values some lack. "
+            f"Leave such rows out with `missing='drop'`, or the column with `drop={[feature.name]!r}`.",
+        )
+
+
+def _thin(feature: Feature, common: float) -> Naming:
+    (place,) = feature.columns
+    return Naming(
+        lambda X, _: (X[:, place] != common) & (X[:, place] != GAP),
+        f"without one of them a release would leave '{feature.name}' out. Leave it out with `drop={[feature.name]!r}`.",
+    )
+
+
+def off_common(design: Design, features: Sequence[Feature]) -> list[tuple[float, int]]:
+    """Of numbers of few values, in one pass: the most common, as it is in X, and how many rows, or people, have another."""
+    if not features:
+        return []
+
+    def block(X: TableLike) -> tuple[Any, ...]:
+        found = (np.unique(np.asarray(X)[:, feature.columns[0]], return_counts=True) for feature in features)
+        return tuple(Counter(dict(zip(*map(np.ndarray.tolist, each), strict=True))) for each in found)
+
+    every = sum_rows(block, design.X, join=lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)))
+    return [_others(design, feature, counts) for feature, counts in zip(features, every, strict=True)]
+
+
+def _others(design: Design, feature: Feature, counts: Counter[float]) -> tuple[float, int]:
+    counts.pop(GAP, None)
+    common, most = max(counts.items(), key=lambda each: (each[1], each[0]))
+    if design.people is None:
+        return common, sum(counts.values()) - most
+    values = np.asarray(design.X)[:, feature.columns[0]]
+    return common, int(np.unique(design.people.of_row[(values != common) & (values != GAP)]).size)
+
 
 FALSE_POSITIVES = 0.01
 """Part of the absent that are wrongly named, at which the part of those found is said."""
@@ -42,7 +188,6 @@ NOTABLE = 0.6
 MOST_LISTED = 20
 CERTAIN = 1e100
 """Stands for an infinite mu in sums: the release tells for certain."""
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -59,8 +204,8 @@ class Told:
 
 
 @dataclass(frozen=True)
-class PresenceFigures:
-    """How well presence can be told at an audit's noise; without figures, why it was not measured."""
+class MembershipFigures:
+    """How well membership can be seen at an audit's noise; without figures, why it was not measured."""
 
     mu: Any = field(repr=False, default=None)
     """(n,), or (people,), at noise of scale 1 in standard units; lazy where the rows are. Times the audit's scale where mu is
@@ -85,7 +230,9 @@ class PresenceFigures:
         return self.mu is not None
 
 
-def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE, known_mu: Any = None) -> PresenceFigures:
+def membership_figures(
+    trained: Trained, scale: float, tolerance: float = CLOSE, known_mu: Any = None
+) -> MembershipFigures:
     """Figures at a noise of some scale in standard units; mu is never below the truth and within the tolerance.
 
     ``known_mu`` is that at noise of scale 1, where it was found before: it serves every scale of a fixed covariance.
@@ -95,7 +242,7 @@ def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE, known_
     leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
     certain, known, said = _recognised(trained)
     if why := _not_measured(trained, leak, by_rows):
-        return PresenceFigures(note=" ".join(filter(None, (why, said))), recognised=known, recognised_note=said)
+        return MembershipFigures(note=" ".join(filter(None, (why, said))), recognised=known, recognised_note=said)
     kind = leak.membership_kind
     if by_rows or known_mu is None:
         mu = leak.membership(tolerance) if people is None else _without_people(leak, people, tolerance)
@@ -113,7 +260,7 @@ def presence_of(trained: Trained, scale: float, tolerance: float = CLOSE, known_
     listed = tuple(told_at(*pair, scale, kind) for pair in top)
     high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
     figures = (mu, float(total) / mu.shape[0], high, median, int(notable), listed)
-    return PresenceFigures(*figures, kind=kind, recognised=known, recognised_note=said)
+    return MembershipFigures(*figures, kind=kind, recognised=known, recognised_note=said)
 
 
 def _not_measured(trained: Trained, leak: Leakage, by_rows: bool) -> str:
@@ -160,6 +307,26 @@ def told_at(row: int, mu: float, scale: float, kind: str = "mu") -> Told:
         return Told(row, mu, float(ndtr(0.5 * mu)), None, None)
     found = float(ndtr(ndtri(FALSE_POSITIVES) + mu))
     return Told(row, mu, float(ndtr(0.5 * mu)), float(ndtr(mu / math.sqrt(2.0))), found)
+
+
+def told_right(mu: Any, changes: Any = 0.0) -> Any:
+    """How often the best attacker is right about rows, from the parameters and from the scale on a model card.
+
+    ``mu`` is at the noise itself, and ``changes`` is p, how likely a release without the row has another scale. The grid's
+    offset is drawn without the rows. Given it, another scale tells for certain, and the same one leaves the parameters, whose
+    distributions are 2 Phi(mu / 2) - 1 apart in total variation. So over offsets both together are at most
+    (1 - p)(2 Phi(mu / 2) - 1) + p apart, and he is right 1/2 and half of that: Phi + p (1 - Phi).
+    """
+    right = ndtr(0.5 * mu)
+    return right + changes * (1.0 - right)
+
+
+def most_told(membership: MembershipFigures, changes: Vector | None, scale: float) -> tuple[int, float]:
+    """The row about whose membership he is right most often, and how often, with what the scale tells where that is known."""
+    if changes is None or not membership.measured:
+        return (membership.top[0].row, membership.top[0].right) if membership.top else (0, 0.5)
+    right = told_right(np.asarray(membership.mu) / scale, changes)
+    return int(np.argmax(right)), float(np.max(right))
 
 
 def _finite(mu: Any) -> Any:

@@ -11,38 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_positive, nearest
-from fisherleak._support.namespaces import Sums
+from fisherleak._support.namespaces import Sums, Vector
 from fisherleak.engine.jacobian.perturbation import absent_in
 from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measurement import measurement
-from fisherleak.leakage.shares import share_of, share_unknown, squared_etas
+from fisherleak.leakage.shares import share_of as share_of
+from fisherleak.leakage.shares import share_unknown, squared_etas
 from fisherleak.rows import map_rows, sum_rows
-from fisherleak.rows.moments import Moments
+from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.training.defaults import EVEN_ODDS
 from fisherleak.training.trained_model import Trained
-
-__all__ = [
-    "HALF",
-    "MEANING",
-    "Limits",
-    "Share",
-    "Yardsticks",
-    "exposure_at",
-    "guarded_spreads",
-    "largest_exposure",
-    "prior_spreads",
-    "rms_of_values",
-    "share_of",
-    "shares_unknown",
-    "spreads_in_units",
-    "squares_of_values",
-    "yardsticks",
-]
 
 HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""
@@ -65,7 +47,6 @@ MEANING = (
 SEVERAL_ROWS = (
     "people here have several rows, whose values would have to be believed of jointly: limit max_eta or min_error"
 )
-Vector = NDArray[np.float64]
 
 
 def exposure_at(share: float) -> float:
@@ -147,7 +128,7 @@ def prior_spreads(trained: Trained, spread: Mapping[str, float]) -> Vector:
 def spreads_in_units(trained: Trained, priors: Vector) -> Vector:
     """Prior spreads in standard units."""
     design = trained.design
-    return np.asarray(priors / np.append([f.scale for f in design.features], design.target.scale))
+    return np.asarray(priors / np.append([f.scale for f in design.features], design.target.unit))
 
 
 def guarded_spreads(features: Sequence[Feature], spreads: Vector) -> Vector:
@@ -160,7 +141,7 @@ def yardsticks(trained: Trained, scale: float, priors: Vector, limits: Limits) -
     """Limits at a scale of noise, in standard units, as etas at noise of scale 1; prior spreads in columns' own units."""
     design = trained.design
     names = [f.name for f in design.features]
-    units = np.append([f.scale for f in design.features], design.target.scale)
+    units = np.append([f.scale for f in design.features], design.target.unit)
     spreads = spreads_in_units(trained, priors)
     levels = tuple(dict.fromkeys(name for given in (*limits.columns.values(), limits.label) for name in given))
     etas = np.full((1 + len(levels), spreads.size), np.inf)
@@ -195,7 +176,8 @@ def squares_of_values(trained: Trained, priors: Vector) -> tuple[Any, ...] | Non
         return None
     spreads = spreads_in_units(trained, priors)
     centre = math.nan if trained.design.target.classes else _label_moments(trained.design).mean
-    return squared_etas(trained.leak, spreads[:-1], (centre, float(spreads[-1])))
+    spread = float(spreads[-1]) * trained.design.target.counted  # as the model is fitted on it
+    return squared_etas(trained.leak, spreads[:-1], (centre, spread))
 
 
 def rms_of_values(trained: Trained, squares: tuple[Any, ...] | None) -> Any:

@@ -2,6 +2,8 @@
 
 What a number is measured with (spreads, kinds of columns, whose rows they are, groups, what is public) comes from the policy or
 from the data. An option alone does not decide it: it could make any limit pass.
+
+Also here: options that decide what a rule is measured with: refused where the policy does not state the same.
 """
 
 from __future__ import annotations
@@ -20,24 +22,130 @@ from fisherleak.auditing.exposure.revealed import (
     prior_spreads,
     yardsticks,
 )
-from fisherleak.auditing.policy.copied_data import refuse_copies
-from fisherleak.auditing.policy.disclosed_beside_noise import refuse_told_anyway, refuse_told_by_model
-from fisherleak.auditing.policy.disguised_columns import refuse_disguised, refuse_narrow
+from fisherleak.auditing.policy.copied_data import refuse_copies, refuse_disguised, refuse_narrow, sampled_rows
+from fisherleak.auditing.policy.disclosed_beside_noise import (
+    refuse_bounds_of_few,
+    refuse_told_anyway,
+    refuse_told_by_model,
+    refuse_told_of_model,
+)
 from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy
-from fisherleak.auditing.policy.sampled_rows import sampled_rows
-from fisherleak.auditing.policy.stated_options import check_kinds, check_marks, check_measured
 from fisherleak.auditing.records import Plan
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.tables import Design, Feature
-from fisherleak.training.trained_model import Settings, Trained
+from fisherleak.training.trained_model import PUBLIC, Settings, Trained
 
-__all__ = ["AppliedRules", "ColumnLimit", "apply_policy", "yardsticks_at"]
+
+def check_measured(policy: Policy, settings: Settings) -> None:
+    """Refuse options that decide what is measured where the policy does not state them."""
+    stated = policy.section("require")
+    asked: dict[str, tuple[Any, str]] = {
+        "public": (
+            None if settings.public == PUBLIC[0] else settings.public,
+            "what preprocessing learned is then not counted",
+        ),
+        "person": (settings.person, "it decides whose rows are measured together"),
+        "decimal": (settings.decimal, "it decides the unit of numbers, and so what a limit in that unit means"),
+    }
+    if policy.section("groups"):
+        asked["group"] = (settings.group, "it decides which groups are measured")
+    unstated = [text for text in settings.na if text not in stated.get("na", ())]
+    if unstated:
+        raise InvalidInputError(
+            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: cells that count as missing are in "
+            f"no rule. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
+        )
+    for name, (value, why) in asked.items():
+        if value is not None and name not in stated:
+            instead = (
+                f"Use public='{PUBLIC[0]}'" if name == "public" else "Leave it out"
+            )  # the default is not everywhere so
+            raise InvalidInputError(
+                f"`{name}` is '{value}', which the policy '{policy.source}' does not state: {why}. {instead}, or write "
+                f'{name} = "{value}" under [require] in the policy.'
+            )
+
+
+def check_kinds(policy: Policy, design: Design) -> None:
+    """Refuse columns that an option made numbers or categories, where the policy does not state their kind."""
+    sections = policy.section("columns")
+    if "kind" in sections.get(design.target.name, {}):
+        raise InvalidInputError(
+            f"The policy '{policy.source}' states a kind of the target '{design.target.name}': its model decides it. Write "
+            "model under [require] instead."
+        )
+    asked = {column.name for column in design.columns if not column.assumed}
+    every = EVERY in sections or "attacks" in policy.sections
+    for feature in (each for each in design.features if each.of is None):
+        name, kind = feature.name, "number" if feature.has_share else "category"
+        stated = sections.get(name, {}).get("kind")
+        if stated not in (None, kind):
+            option = "numbers" if stated == "number" else "categories"
+            raise InvalidInputError(
+                f"The policy '{policy.source}' takes '{name}' for a {stated}, and here it is a {kind}: use "
+                f"`{option}={[name]!r}`."
+            )
+        if stated is None and name in asked and (every or name in sections):
+            option = "numbers" if kind == "number" else "categories"
+            raise InvalidInputError(
+                f"An option decides that '{name}' is a {kind}, and the policy '{policy.source}' does not state it: leave "
+                f'`{option}` out, or write kind = "{kind}" under [columns."{name}"] in the policy.'
+            )
+
+
+def check_marks(policy: Policy, design: Design, names: Collection[str]) -> None:
+    """Refuse columns with limits in their unit whose marks are between decimals or thousands, where nothing settles which."""
+    if "decimal" in policy.section("require"):
+        return
+    for name in names:
+        if name in design.open_marks:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' has a limit in the unit of '{name}': nothing in the table settles whether the "
+                'marks in its numbers are decimal ones or stand between thousands. Write decimal = "," or "." under '
+                "[require] in the policy, and give the same as `decimal`."
+            )
+
+
+def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> None:
+    """Refuse what one row, or person, settles: a column's decimal mark, whether it is used, whether the last row is a total."""
+    member = bool(policy.section("membership"))
+    known = {feature.name for feature in design.features} | {design.target.name}
+    one = 1 if design.people is None else int(design.people.sizes.max())
+    for name, by in design.marks_settled_by.items():
+        if by <= max(FEWEST_ROWS, one) and name in (known if member else known & {*ruled}):
+            raise InvalidInputError(
+                f"{by} cell{'s settle' if by > 1 else ' settles'} whether the marks in the numbers of '{name}' are decimal "
+                "ones or stand between thousands. A few rows decide the unit of all, and no rule of the policy "
+                f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
+                "give the same as `decimal`."
+            )
+    if member and design.summed:
+        raise InvalidInputError(
+            "The last row is left out as a total of the others, so that one row decides it. "
+            f"No rule of the policy '{policy.source}' counts that: take the total out of the table, or keep that row with "
+            "`keep_total=True`."
+        )
+    for column in design.columns if member else ():
+        counted = column.kind == "category" and design.people is None  # rows that decide it are recognised
+        if column.settled_by is not None and column.settled_by <= one and not counted:
+            other = "be used" if column.kind == "ignored" else "not be used"
+            option = "categories" if column.levels else "numbers"
+            raise InvalidInputError(
+                f"Without one {'row' if design.people is None else 'person'} the column '{column.name}' might {other}, which "
+                f"tells that one with certainty, and no rule of the policy '{policy.source}' counts that: leave it out with "
+                f"`drop={[column.name]!r}`, or keep it with `{option}={[column.name]!r}`."
+            )
+
 
 OF_NUMBERS = ("max_revealed", "min_error")
 """Rules that only a number can be held to: a category has neither a share nor an error in a unit."""
 OF_UNITS = ("min_error", "max_eta")
 """Rules in a column's own unit."""
 OF_ATTACKS = ("max_attack",)
+OF_LABELS = ("rows", "groups", "attacks")
+"""Sections whose rules count labels too."""
 OTHER_UNIT = 3.0
 """Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
 FAR = 3.0
@@ -46,13 +154,15 @@ FAR = 3.0
 
 @dataclass(frozen=True)
 class ColumnLimit:
-    """One limit on a column or on the target, with the rule's name as the policy has it."""
+    """One limit on a column or on the target, with the rule's name as the policy has it.
+
+    ``every`` says that it comes from [columns."*"].
+    """
 
     rule: str
     key: str
     limit: float
-    step: float = 1.0
-    """What a limit on eta is per: one of the column's unit, or of two values the step from one to the other."""
+    every: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +192,11 @@ class AppliedRules:
     guessable: tuple[str, ...]
     attacked: tuple[str, ...]
 
+    def with_eta(self, design: Design) -> tuple[str, ...]:
+        """Columns, and the target, with a limit on their eta."""
+        limits = (*self.columns.items(), (design.target.name, self.label))
+        return tuple(name for name, own in limits if any(each.key == "max_eta" for each in own))
+
     def limits(self, design: Design, priors: Sequence[float]) -> Limits:
         """Limits on values as etas in their own unit; ``priors`` are spreads in that unit, the label's last."""
         names = [feature.name for feature in design.features]
@@ -96,7 +211,7 @@ def _etas(limits: Sequence[ColumnLimit], spread: float) -> dict[str, float]:
         "min_error": lambda value: 1.0 / value,
         "max_eta": float,
     }
-    return {each.key: made[each.key](each.limit) / each.step for each in limits if each.key in made}
+    return {each.key: made[each.key](each.limit) for each in limits if each.key in made}
 
 
 def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules | None:
@@ -104,6 +219,42 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     policy = plan.policy
     if policy is None:
         return None
+    found, ruled = _applied(policy, design, settings, plan)
+    refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
+    if plan.released and design.held_out:
+        _check_split(policy, design, ruled)
+    if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
+        refuse_told_by_model(design, policy.source, plan.released)
+    if plan.quick and (found.attacked or policy.section("attacks")):
+        raise InvalidInputError(
+            f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
+            "`quick` out."
+        )
+    return found
+
+
+def apply_to_model(policy: Policy, design: Design, settings: Settings, plan: Plan, leak: Leakage) -> AppliedRules:
+    """A policy applied to a model that was fitted elsewhere; ``design`` is how its table would be read."""
+    found, ruled = _applied(policy, design, settings, plan)
+    shares = {feature.name for feature in design.features if feature.has_share}
+    shares |= set() if design.target.classes else {design.target.name}
+    for name in found.with_eta(design):
+        if name not in shares:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' limits max_eta of '{name}', which is no number: how far a release moves with "
+                "another value of it is not measured for a fitted model. Limit max_attack."
+            )
+    if design.people is not None and policy.section("groups"):
+        raise InvalidInputError(
+            f"The rules under [groups] of the policy '{policy.source}' cannot be checked for a fitted model with `person`: "
+            "leave them, or `person`, out."
+        )
+    refuse_told_of_model(design, policy.source, ruled, found.spreads, leak)
+    return found
+
+
+def _applied(policy: Policy, design: Design, settings: Settings, plan: Plan) -> tuple[AppliedRules, set[str]]:
+    """The rules, and the columns whose values they are about."""
     _check_named(policy, design)
     check_measured(policy, settings)
     check_kinds(policy, design)
@@ -125,15 +276,9 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     _check_missing(found, design)
     check_marks(policy, design, _in_units(found, design))
     ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
-    refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
-    if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
-        refuse_told_by_model(design, policy.source, plan.released)
-    if plan.quick and (attacked or policy.section("attacks")):
-        raise InvalidInputError(
-            f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
-            "`quick` out."
-        )
-    return replace(found, attacked=attacked)
+    check_settled(policy, design, ruled)
+    refuse_bounds_of_few(design, policy.source, plan.released)
+    return replace(found, attacked=attacked), ruled
 
 
 def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
@@ -151,8 +296,7 @@ def _of_column(policy: Policy, feature: Feature) -> Iterator[ColumnLimit]:
             what = "has two values" if feature.yes_no else "is a category"
             raise _unchecked(policy, f"columns.{name}.{key}", f"'{name}' {what}, which has no {_said(key)}")
     given = {**_on_every_column(policy, name, feature.has_share, bool(own), _is_guessed(policy, feature)), **own}
-    steps = {"max_eta": feature.step} if feature.yes_no else {}
-    yield from (ColumnLimit(f"columns.{name}.{key}", key, limit, steps.get(key, 1.0)) for key, limit in given.items())
+    yield from (ColumnLimit(f"columns.{name}.{key}", key, limit, key not in own) for key, limit in given.items())
 
 
 def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
@@ -173,7 +317,7 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
                 f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers it: leave `model` out, or write "
                 f'model = "{target.kind}" under [require] in the policy.'
             )
-        found.setdefault(key, ColumnLimit(f"columns.{target.name}.{key}", key, limit))
+        found.setdefault(key, ColumnLimit(f"columns.{target.name}.{key}", key, limit, every=True))
     yield from found.values()
 
 
@@ -265,6 +409,24 @@ def _stated_spreads(policy: Policy, design: Design, given: Mapping[str, float]) 
     return stated
 
 
+def _check_split(policy: Policy, design: Design, ruled: Collection[str]) -> None:
+    """Refuse rules on who was there, or on classes, for a release whose split follows from all rows and their classes.
+
+    Rows are held out by a draw over their numbers, class by class. Without a row, or with another class of one, other rows are
+    held out, and the release is one of another table: by more than any rule that holds the split fixed counts.
+    """
+    target = design.target
+    about = ["[membership]"] * bool(policy.section("membership"))
+    limited = target.name in ruled or any(policy.section(name) for name in OF_LABELS)
+    about += [f"the classes of '{target.name}'"] * (bool(target.classes) and limited)
+    if about:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' has rules on {' and '.join(about)}, and the release holds rows out: without one "
+            "row, or with another class of one, other rows would be held out, which no rule counts. Release again without "
+            "`held_out`: the model is then trained on all rows."
+        )
+
+
 def _check_named(policy: Policy, design: Design) -> None:
     """Refuse rules for columns that the table does not have, or that the model does not use."""
     known = {column.name: column for column in design.columns}
@@ -318,9 +480,9 @@ def _check_missing(found: AppliedRules, design: Design) -> None:
             )
         if feature.filled and found.columns[name] and _is_far(feature):
             raise InvalidInputError(
-                f"Missing values of '{name}' are filled with the centre of its bounds, which lies beyond the values that are "
-                f"there, or more than {FAR:g} spreads from their mean, and so tells who lacks one. No rule of the policy "
-                f"'{policy.source}' counts that: declare bounds whose centre lies among the values, {remedy}"
+                f"Missing values of '{name}' are filled with the centre of its bounds, which is far from the values that are "
+                f"there (beyond them, or more than {FAR:g} spreads from their mean). It shows who lacks a value, and no rule "
+                f"of the policy '{policy.source}' counts that: declare bounds whose centre lies among the values, {remedy}"
             )
 
 

@@ -8,23 +8,27 @@ its mean: what lies beyond is less than :math:`2 z \phi(z)` = 0.11 % of the vari
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from fisherleak.auditing.exposure.recognised_by_names import off_common
+import numpy as np
+
+from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Json
+from fisherleak.auditing.exposure.membership_of_rows import off_common
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.records import Plan
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.errors import InvalidInputError
-from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classes
-from fisherleak.releasing.noise.stable_under_replacement import kind_settled, most_rows, unit_settled
-from fisherleak.rows.moments import Moments
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, bounds_of_few, sharing_classes
+from fisherleak.releasing.noise.any_record_noise import kind_settled, most_rows, moved_moments, unit_settled
+from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Trained
-
-__all__ = ["refuse_told_anyway", "refuse_told_by_model", "refuse_uncounted"]
 
 REACH = 4.0
 """Spreads around the mean within which a value may lie."""
@@ -59,16 +63,76 @@ def refuse_told_anyway(
             )
         if feature.name in thin:
             raise InvalidInputError(
-                f"The policy '{source}' limits what is revealed of '{feature.name}', of which so few have another value than "
-                f"most that a release without one {who} would leave it out, which tells that value at any noise: leave it out "
+                f"The policy '{source}' limits what is revealed of '{feature.name}', and nearly all have one value of it. A "
+                f"release without one {who} would leave the column out, which reveals that value at any noise: leave it out "
                 f"with `drop={[feature.name]!r}`{again}."
             )
-    target = design.target
+    _refuse_few_of_class(design, source, ruled)
+
+
+def refuse_told_of_model(
+    design: Design, source: str, ruled: Collection[str], spreads: Mapping[str, float], leak: Leakage
+) -> None:
+    """The same of a model that was fitted elsewhere: of every centre and scale of a feature that its release shows."""
+    moving = _moving(design, ruled, spreads, leak)
+    unframed = [name for name, bounded in moving.items() if bounded]
+    if len(unframed) < len(moving):
+        name = next(name for name, bounded in moving.items() if not bounded)
+        raise InvalidInputError(
+            f"The policy '{source}' limits what is revealed of '{name}': another value of one row can change the public centre "
+            f"or scale of a scaler, which tells that value at any noise. Leave '{name}' out of scalers, let a StandardScaler "
+            "take it from X as it is, or give public='preprocessing' where centres and scales are public."
+        )
+    if unframed:
+        wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
+        raise InvalidInputError(
+            f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds: another value of "
+            f"one row can change the public centre or scale, which tells that value at any noise. Use noise of "
+            f"fl.calibrate(leak, eta=…, over='any-record', bounds={{{wanted}}})."
+        )
+    _refuse_few_of_class(design, source, ruled)
+
+
+def _moving(design: Design, ruled: Collection[str], spreads: Mapping[str, float], leak: Leakage) -> dict[str, bool]:
+    """Columns of which another value moves a centre or scale that is shown, and whether declared bounds would help."""
+    most, yes_no = most_rows(design), {feature.name for feature in design.features if feature.yes_no}
+    found: dict[str, bool] = {}
+    for frame in measurement(leak).shown_frames:
+        for column in frame.columns:
+            for own in measurement(leak).information.attributes:
+                if own.name not in ruled or column.place not in own.columns:
+                    continue
+                known = Moments.of(np.asarray(host(frame.X), dtype=np.float64)[:, column.place])
+                plain = column.name == own.name and not own.curved and own.encoding is None
+                ends = (known.low, known.high) if own.name in yes_no else _ends(known, spreads.get(own.name, 0.0))
+                if own.encoding is not None:
+                    codes = len(own.encoding.levels) - 1
+                    ends = (min(known.low, 0.0), 1.0 if len(own.columns) >= codes else max(known.high, float(codes)))
+                moments = np.array(moved_moments(known, *ends, most)).reshape(-1, 2)
+                stays = bool(len(moments)) and bool(column.stays(*moments.T).all())
+                if not (stays and (plain or own.encoding is not None)):
+                    found[own.name] = plain and column.by_moments and found.get(own.name, True)
+    return found
+
+
+def refuse_bounds_of_few(design: Design, source: str, again: bool) -> None:
+    """Refuse declared bounds that are the rows' own least or largest values: a card shows them as declared."""
+    found = bounds_of_few(design)
+    if found:
+        raise InvalidInputError(
+            f"The policy '{source}' cannot be checked: a declared bound of {_listed(found)} is the least or largest value in "
+            f"the table, and fewer than {FEWEST_ROWS} have it. A release shows bounds, so it reveals that value. Declare "
+            f"bounds that are known without the table{', and release the model again' * again}."
+        )
+
+
+def _refuse_few_of_class(design: Design, source: str, ruled: Collection[str]) -> None:
+    target, who = design.target, "row" if design.people is None else "person"
     if target.name in ruled and target.classes and min(sharing_classes(design)) <= FEWEST_ROWS:
         raise InvalidInputError(
-            f"The policy '{source}' limits what is revealed of the target '{target.name}', one class of which so few have that "
-            f"without one {who} no release would be made, which tells that class at any noise. Unite it with another class in "
-            "the table, or leave its rows out."
+            f"The policy '{source}' limits what is revealed of the target '{target.name}', and one class of it is rare. "
+            f"Without one {who} of that class no release would be made, which reveals the class at any noise. Unite it with "
+            "another class in the table, or leave its rows out."
         )
 
 
@@ -80,9 +144,9 @@ def _thin(design: Design, features: Collection[Feature]) -> set[str]:
 
 
 def refuse_told_by_model(design: Design, source: str, released: bool) -> None:
-    """Refuse a kind of model that nobody stated and that one row's label decides: the card tells it, at any noise.
+    """Refuse a kind of model that nobody stated and that one row's label decides: the model card tells it, at any noise.
 
-    A card has the kind and not whether it was given: it counts as found from the rows wherever these would give it.
+    A model card has the kind and not whether it was given: it counts as found from the rows wherever these would give it.
     """
     target = design.target
     found = kind_of(target.kind).labels.assumed and not target.unlike_data
@@ -94,10 +158,36 @@ def refuse_told_by_model(design: Design, source: str, released: bool) -> None:
             "" if released else f"give `model={target.kind!r}`, or ",
         )
         raise InvalidInputError(
-            f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table, and the "
-            f"labels of one {who} can decide that the model is {target.kind}, which a release tells at any noise: "
+            f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table. The "
+            f"labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise: "
             f'{given}write model = "{target.kind}" under [require] in the policy.'
         )
+
+
+def few_in_class(counts: Sequence[int], held_out: Sequence[int], people: bool) -> str:
+    """That a class has so few rows, or people, that one shows in which measures of utility have a value; nothing elsewhere.
+
+    ``counts`` are those that the model was fitted on, by class; ``held_out`` the rows that it is scored on, if others are.
+    """
+    for own, whose in ((counts, "people" if people else "training rows"), (held_out, "held-out rows")):
+        if min(own, default=FEWEST_ROWS) < FEWEST_ROWS:
+            return (
+                f"a class has fewer than {FEWEST_ROWS} {whose}, and one of them can decide which measures of utility have a "
+                "value. Unite it with another class or leave its rows out; of more held-out rows a class has more."
+            )
+    return ""
+
+
+def kind_unsettled(design: Design) -> str:
+    """That labels of one row, or person, might decide the kind of model, with a remedy; nothing where they do not."""
+    target = design.target
+    if not target.assumed or (not design.lazy and kind_settled(design)):
+        return ""
+    who = "row" if design.people is None else "person"
+    return (
+        f"the labels of one {who} can decide that the model is {target.kind}, and so which measures of utility are shown: "
+        f"give `model={target.kind!r}`."
+    )
 
 
 def _numbers(design: Design, features: Collection[Feature], ruled: Collection[str]) -> list[str]:
@@ -151,22 +241,53 @@ def _refuse_fixed_weights(trained: Trained, policy: Policy) -> None:
 
 
 def _refuse_fixed_noise(trained: Trained, plan: Plan, policy: Policy) -> None:
-    """A shape of the rows' own is counted where ``shaped_at`` is known, and in membership; a scale of theirs nowhere."""
+    """A data-dependent covariance is counted where ``shaped_at`` is known, and in membership; a scale of theirs nowhere."""
     noise = as_noise(plan.noise)
     told = getattr(noise, "calibrated", None)
     if has_own_shape(noise) and trained.with_noise(noise).shaped_at is None:
         _refuse(
             policy,
             (*NOT_REVEALED, "membership"),
-            "the noise has a shape that the rows decided, and what that tells is not counted. Release with "
+            "the rows decided the covariance of the noise, and what that reveals is not counted. Release with "
             "`shape='isotropic'`",
         )
     if plan.released and told is not None and told.by_present_rows:
         _refuse(
             policy,
             (*NOT_REVEALED, "rows", "groups"),
-            "the noise's scale, which the card tells, was computed from the rows, and no figure counts what it tells about "
-            "them. Release with a `noise` that is given, or with `over='admissible'`",
+            "the noise's scale, which the model card tells, was computed from the rows, and no figure counts what it "
+            "tells about "
+            "them. Release with a `noise` that is given, or with `over='any-record'`",
+        )
+    if plan.released and told is not None and told.counted:
+        _refuse_ranges(policy, told.bounds or {})
+        _refuse_scale(trained, plan, policy)
+
+
+def _refuse_ranges(policy: Policy, bounds: Json) -> None:
+    """A range from rows tells about who is at its end. Scale and penalty follow from all ranges, so that all are needed."""
+    found = [name for name, each in bounds.items() if each["from"] == "rows" and "low" in each]
+    if found:
+        each = ", and so for each of them" * (len(found) > 1)
+        _refuse(
+            policy,
+            NOT_REVEALED,
+            f"the model card tells ranges of {_listed(found)} that were taken from the rows, and so tells about the "
+            "rows at their "
+            f"ends, at any noise. Release with `bounds={{{found[0]!r}: (low, high)}}`{each}",
+        )
+
+
+def _refuse_scale(trained: Trained, plan: Plan, policy: Policy) -> None:
+    """Where it is not known how likely a row's removal changes the scale of a limit on any record within the bounds."""
+    if plan.scale_rule is None or plan.scale_rule.too_many(trained.design.n) or trained.design.people is not None:
+        _refuse(
+            policy,
+            [name for name in policy.sections if name != "membership"],
+            "the noise's scale on the model card moves a little with the rows, and how likely one of them changes it "
+            "is not computed "
+            f"for {'people' if trained.design.people is not None else f'{trained.design.n:,} rows'}. Release with a `noise` "
+            "that is given",
         )
 
 

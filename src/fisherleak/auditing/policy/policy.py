@@ -1,6 +1,6 @@
 """A policy: the limits that a release must keep, written once in TOML by those who answer for the data.
 
-    [rows]            max_eta
+[rows]            max_eta
     [columns.NAME]    max_revealed, min_error, max_eta, max_attack; spread, kind
     [columns."*"]     max_revealed, max_attack                          (every column of the model, and the target)
     [label]           max_revealed, min_error, max_eta, max_attack; spread
@@ -8,16 +8,20 @@
     [membership]      max_right
     [attacks]         max_accuracy, max_gain
     [utility]         min, max, max_loss
-    [require]         target, public, model, group, person, na, decimal, held_out, released, bounds, attacks, attributes
+    [require]         target, public, model, group, person, na, decimal, held_out, released, covariance, bounds,
+                      attacks, attributes
 
 Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
 refused: a rule that is read past would be thought to have passed. ``applied_rules`` decides which columns each rule is
 about, ``rules`` checks an audit against them.
+
+Also here: what became of one rule of a policy, and what to do next.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -26,9 +30,52 @@ from pathlib import Path
 from typing import Any
 
 from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, nearest
+from fisherleak._support.notebook import Shown
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["EVERY", "MEASURED_BY", "SECTIONS", "Policy", "policy_of", "read_policy"]
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of a policy, and what became of it.
+
+    Attributes
+    ----------
+    name : str
+        As in the policy: "columns.age.max_revealed".
+    limit, value
+        What is allowed, and what was found; None where it was not measured.
+    passed : bool
+    words : str
+        The same in a sentence.
+    count : int or None
+        People above the limit.
+    row : int or None
+        The row where it was found, among the training rows.
+    noise : float or None
+        The least scale of noise at which the rule passes, where that follows from one measurement: not for attacks.
+    every : bool
+        Whether it stands for a line of [columns."*"].
+    """
+
+    name: str
+    limit: Any
+    value: Any
+    passed: bool
+    words: str
+    count: int | None = None
+    row: int | None = None
+    noise: float | None = None
+    every: bool = False
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A scale of noise, none where more of it does not help, or a limit in its place, and why in a sentence."""
+
+    noise: float | None
+    note: str
+    eta: float | None = None
+
 
 EVERY = "*"
 MEASURED_BY = ("spread", "kind")
@@ -50,7 +97,7 @@ POSITIVE: Check = ("a number above zero", lambda value: _is_number(value) and va
 NOT_NEGATIVE: Check = ("a number, zero or more", lambda value: _is_number(value) and value >= 0)
 SHARE: Check = ("a share above 0 and below 1", lambda value: _is_number(value) and 0 < value < 1)
 RATIO: Check = ("a number, one or more", lambda value: _is_number(value) and value >= 1)
-CHANCE: Check = ("a share from 0.5, which is guessing, to below 1", lambda value: _is_number(value) and 0.5 < value < 1)
+CHANCE: Check = ("a share from 0.5, which is chance, to below 1", lambda value: _is_number(value) and 0.5 < value < 1)
 TEXT: Check = ("a text", lambda value: isinstance(value, str) and bool(value))
 YES: Check = ("true", lambda value: value is True)
 MARK: Check = ('"." or ","', lambda value: value in (".", ","))
@@ -81,6 +128,7 @@ SECTIONS: Mapping[str, Mapping[str, Check]] = {
         "decimal": MARK,
         "held_out": SHARE,
         "released": YES,
+        "covariance": TEXTS,
         "bounds": YES,
         "attacks": YES,
         "attributes": TEXTS,
@@ -90,12 +138,19 @@ SECTIONS: Mapping[str, Mapping[str, Check]] = {
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Shown):
     """Rules by section, and where they come from."""
 
     source: str
     sha256: str
     sections: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    def _shown(self) -> tuple[str, list[tuple[str, object]], str]:
+        pairs: list[tuple[str, object]] = [
+            (f"[{section}]", ", ".join(f"{name} = {json.dumps(value)}" for name, value in rules.items()))
+            for section, rules in self.sections.items()
+        ]
+        return f"Policy of {len(pairs)} sections", pairs, f"From {self.source}."
 
     def section(self, name: str) -> Mapping[str, Any]:
         return self.sections.get(name, {})
@@ -117,11 +172,15 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
     """The policy in a TOML file."""
     place = Path(path)
     try:
-        data = place.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(f"The policy '{place}' cannot be read: {error.strerror or error}.") from None
+        with place.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"The policy {str(place)!r} cannot be read: {said}.") from None
     if len(data) > LARGEST_FILE:
-        raise InvalidInputError(f"The policy '{place}' has {len(data)} bytes: a policy is a short TOML file.")
+        raise InvalidInputError(
+            f"The policy '{place}' has more than {LARGEST_FILE:,} bytes: a policy is a short TOML file."
+        )
     for k, line in enumerate(data.split(b"\n"), start=1):
         if line.count(b".") > MOST_DOTS:
             raise InvalidInputError(
@@ -145,15 +204,22 @@ def policy_of(given: Mapping[str, Any], source: str = "policy", sha256: str = ""
     if not given:
         raise InvalidInputError(f"The policy '{source}' is empty: it has none of {', '.join(SECTIONS)}.")
     for section, rules in given.items():
+        _check_text(source, section)
         if section not in SECTIONS:
             raise InvalidInputError(f"The policy '{source}' has a section [{section}]. {nearest(section, [*SECTIONS])}")
         if section == "columns":
             _check_table(source, section, rules)
             for name, own in rules.items():
+                _check_text(source, name)
                 _check_rules(source, f"columns.{name}", own, EVERY_COLUMN if name == EVERY else COLUMN)
         else:
             _check_rules(source, section, rules, SECTIONS[section])
     return Policy(source, sha256, given)
+
+
+def _check_text(source: str, name: Any) -> None:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"The policy '{source}' has the name {name!r}, which is no text: write it as text.")
 
 
 def _check_table(source: str, section: str, rules: Any) -> None:
@@ -166,6 +232,7 @@ def _check_table(source: str, section: str, rules: Any) -> None:
 def _check_rules(source: str, section: str, rules: Any, known: Mapping[str, Check]) -> None:
     _check_table(source, section, rules)
     for key, value in rules.items():
+        _check_text(source, key)
         if key not in known:
             raise InvalidInputError(
                 f"The policy '{source}' has a rule '{key}' in [{section}]. {nearest(key, [*known])}"

@@ -7,27 +7,22 @@ the noise at which a limit on them passes follows from one measurement; ``passin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from fisherleak._support.numbers import number
 from fisherleak.attacks import Outcome
-from fisherleak.auditing.attackers import INFORMED, WITH_PRIOR
-from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
-from fisherleak.auditing.exposure.exposure import gate_of
-from fisherleak.auditing.exposure.revealed import exposure_at, label_spread, share_of, shares_unknown
+from fisherleak.auditing.attackers import INFORMED, WITH_PRIOR, Attacked
+from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
-from fisherleak.auditing.policy.policy import SECTIONS, Policy
-from fisherleak.auditing.policy.rule import Rule
-from fisherleak.auditing.records import Audit
+from fisherleak.auditing.policy.judged import Judged, JudgedValue
+from fisherleak.auditing.policy.policy import SECTIONS, Policy, Rule
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows import sum_rows
-from fisherleak.training.people import varying
-
-__all__ = ["judge", "without_release"]
+from fisherleak.leakage.shares import share_of
 
 CLOSE = 1e-9
 """Rounding of a ratio to a limit, next to counts that are exact."""
@@ -38,18 +33,25 @@ SERVED = "white-box, served answer"
 """Who also sees an answer for the record itself: a rule on the release is not about that."""
 
 
-UNCONFIRMED_REMEDY = (
-    "Gaussian noise can be confirmed on 18 parameters or more that rows decide. A smaller model must be released by someone "
-    "who answers for the data, under a policy without this rule."
+UNSTATED_COVARIANCE = (
+    "A released file was checked, and its model card has the covariance of the noise in numbers ({0!r}): nothing "
+    "shows where their "
+    "digits come from. Release without a matrix, or write covariance = [{0!r}] under [require] in the policy."
 )
 OF_VALUES = ("columns", "label")
 """Sections whose rules are about several columns each."""
-NOT_KNOWN = "is not known for noise that has the shape of the table's own rows: release with `shape='isotropic'`."
+JUDGED_OF_VALUES = ("max_revealed", "min_error", "max_eta", "max_attack")
+"""Their rules that a function here judges."""
+NOT_JUDGED = "The rule {} of the policy '{}' cannot be checked. Leave it out."
+NOT_KNOWN = "is not known for noise whose covariance follows from the table's rows: release with `shape='isotropic'`."
 
 
-def judge(applied: AppliedRules, audit: Audit) -> tuple[Rule, ...]:
+def judge(applied: AppliedRules, audit: Judged) -> tuple[Rule, ...]:
     """Every rule of the policy. One that no function below judges is refused: read past, it would seem to have passed."""
     policy = applied.policy
+    for each in (limit for limits in (*applied.columns.values(), applied.label) for limit in limits):
+        if each.key not in JUDGED_OF_VALUES:
+            raise InvalidInputError(NOT_JUDGED.format(each.rule, policy.source))
     found = (
         *_rows(policy, audit),
         *_values(applied, audit),
@@ -63,7 +65,7 @@ def judge(applied: AppliedRules, audit: Audit) -> tuple[Rule, ...]:
     asked = (f"{name}.{key}" for name in SECTIONS if name not in OF_VALUES for key in policy.section(name))
     for rule in asked:
         if rule not in judged:
-            raise InvalidInputError(f"The rule {rule} of the policy '{policy.source}' cannot be checked. Leave it out.")
+            raise InvalidInputError(NOT_JUDGED.format(rule, policy.source))
     return found
 
 
@@ -72,66 +74,60 @@ def _known(policy: Policy, section: str, *keys: str) -> list[tuple[str, Any]]:
     return [(key, limit) for key, limit in policy.section(section).items() if key in keys]
 
 
-def _rows(policy: Policy, audit: Audit) -> Iterator[Rule]:
+def _rows(policy: Policy, audit: Judged) -> Iterator[Rule]:
     for key, limit in _known(policy, "rows", "max_eta"):
-        (row, top), *_ = audit.rows.digest.top
-        value = top / audit.unit_scale
-        count = gate_of(audit.rows, audit.unit_scale, limit).count
-        whose = "row" if audit.design.people is None else "person"
-        words = f"The eta of a {whose} is at most {number(value)}; limit {limit:g}"
+        value, row, count = audit.eta, audit.row, audit.rows_above(limit)
+        words = f"The eta of a {audit.whose} is at most {number(value)}; limit {limit:g}"
         passed = count == 0 and value <= limit * (1.0 + CLOSE)  # a comparison with NaN fails
-        yield Rule(f"rows.{key}", limit, value, passed, _with(words, count), count, row, _more(audit, value, limit))
+        more = _more(audit, value, limit)
+        yield Rule(f"rows.{key}", limit, value, passed, _with(words, count, audit), count, row, more)
 
 
-def _values(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
-    units = [*(figure.feature.scale for figure in audit.columns), audit.design.target.scale]
-    spreads = audit.yardsticks.spreads * np.array(units)
-    used = {figure.feature.name: (figure, spreads[j]) for j, figure in enumerate(audit.columns)}
-    for column in (column.name for column in audit.design.columns if column.name in used):
-        figure, spread = used[column]
-        yield from _value(audit, column, applied.columns[column], figure, float(spread), applied.stated.get(column))
-    target = audit.design.target.name
-    yield from _value(audit, target, applied.label, audit.label, float(spreads[-1]), applied.stated.get(target))
+def _values(applied: AppliedRules, audit: Judged) -> Iterator[Rule]:
+    for each in audit.values:
+        limits = applied.label if each.name == audit.target else applied.columns[each.name]
+        found = _value(audit, each, limits, applied.stated.get(each.name))
+        yield from (replace(rule, every=limit.every) for rule, limit in zip(found, limits, strict=True))
 
 
-def _value(
-    audit: Audit,
-    name: str,
-    limits: Sequence[ColumnLimit],
-    figure: ColumnFigures | LabelFigures,
-    spread: float,
-    stated: float | None,
-) -> Iterator[Rule]:
+def _value(audit: Judged, value: JudgedValue, limits: Sequence[ColumnLimit], stated: float | None) -> Iterator[Rule]:
     """Rules on one column or on the target; ``stated`` is its spread in the policy, where that has one."""
     for each in limits:
         if each.key == "max_attack":
-            yield _attack(audit, each.rule, each.limit, name)
+            yield _attack(audit, each.rule, each.limit, value.name)
+            continue
+        if each.key == "max_eta" and value.steps is not None:
+            yield _step(audit, value, each)
             continue
         share = each.key == "max_revealed"
-        eta = each.step * (figure.rms.largest if share else figure.largest) / audit.unit_scale
-        if share and not np.isfinite(eta * spread):
-            yield Rule(each.rule, each.limit, None, False, _without_share(audit, name))
+        eta, worst = (value.rms, value.worst_rms) if share else (value.eta, value.worst)
+        if share and not np.isfinite(eta * value.spread):
+            yield Rule(each.rule, each.limit, None, False, _without_share(audit, value.name))
             continue
-        count = figure.counts[audit.yardsticks.levels.index(each.key)]
-        value, words, ratio = _measured(each.key, name, eta, spread, each.limit)
+        count = value.above[each.key]
+        found, words, ratio = _measured(each.key, value.name, eta, value.spread, each.limit, audit.anyone)
         if share:
-            words = f"{words}; spread {number(spread, 3)}, {_whence(spread, stated)}"
-        words += _varying(audit, each.key, figure)
+            words = f"{words}; spread {number(value.spread, 3)}, {_whence(value.spread, stated)}{audit.fixed_scale}"
+        elif value.varies is not None:  # so that a reader notices another unit than that of the limit
+            words += f", where the values vary by {number(value.varies, 2)}"
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
-        worst = figure.rms.worst if share else figure.worst
-        yield Rule(each.rule, each.limit, value, passed, _with(words, count), count, worst, _more(audit, ratio, 1.0))
+        more = _more(audit, ratio, 1.0)
+        yield Rule(each.rule, each.limit, found, passed, _with(words, count, audit), count, worst, more)
 
 
-def _varying(audit: Audit, key: str, figure: ColumnFigures | LabelFigures) -> str:
-    """How much values vary, so that a reader notices another unit than that of the limit."""
-    feature = figure.feature
-    counted = feature is None or feature.kind == "number"
-    if key == "max_revealed" or not counted or (feature is None and audit.design.target.classes):
-        return ""
-    if feature is not None and feature.yes_no:
-        return ", per step from one value to the other"
-    own = label_spread(audit.design) if feature is None else feature.prior
-    return f", where the values vary by {number(own, 2)}"
+def _step(audit: Judged, value: JudgedValue, limit: ColumnLimit) -> Rule:
+    """A limit on a category, a class or one of two values, by how far the release moves with another: no derivative."""
+    found = value.steps
+    assert found is not None
+    if found.unknown:
+        words = f"How far the release moves with another value of '{value.name}' is not known: {found.unknown}."
+        return Rule(limit.rule, limit.limit, None, False, words)
+    (worst,) = found.worst
+    moved, count = float(found.moves[worst]), int(np.count_nonzero(found.moves > limit.limit))
+    _, words, ratio = _measured("max_eta", value.name, moved, np.nan, limit.limit, audit.anyone)
+    passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
+    words = _with(f"{words}, per step from one value to another{audit.fixed_scale}", count, audit)
+    return Rule(limit.rule, limit.limit, moved, passed, words, count, worst, _more(audit, ratio, 1.0))
 
 
 def _whence(spread: float, stated: float | None) -> str:
@@ -142,27 +138,30 @@ def _whence(spread: float, stated: float | None) -> str:
     return f"that of the rows, which is above the {stated:g} of the policy" if larger else "stated in the policy"
 
 
-def _without_share(audit: Audit, name: str) -> str:
+def _without_share(audit: Judged, name: str) -> str:
     """Why the share of a number that is revealed is not known; categories were refused before anything was measured."""
-    why = shares_unknown(audit.trained)
-    why = why or f"a normal belief about '{name}' has values that the model cannot be fitted with"
+    why = audit.shares_unknown or f"a normal belief about '{name}' has values that the model cannot be fitted with"
     return f"The share of '{name}' that is revealed is not known: {why}."
 
 
-def _measured(key: str, name: str, eta: float, spread: float, limit: float) -> tuple[float | None, str, float]:
+def _measured(
+    key: str, name: str, eta: float, spread: float, limit: float, anyone: str
+) -> tuple[float | None, str, float]:
     """The value of a rule on one column, in words, and how many times too large eta is for it."""
     if key == "max_revealed":
         value = share_of(eta * spread)
-        words = f"At most {number(100 * value)} % of anyone's '{name}' is revealed, on average; limit {100 * limit:g} %"
+        words = (
+            f"At most {number(100 * value)} % of {anyone}'s '{name}' is revealed, on average; limit {100 * limit:g} %"
+        )
         return value, words, eta * spread / exposure_at(limit)
     if key == "min_error":
         least = 1.0 / eta if eta > 0 else None
         told = "nothing is known" if least is None else f"the least error is ± {number(least)}"
-        return least, f"Of anyone's '{name}' {told}; limit ± {limit:g}", eta * limit
-    return eta, f"The eta of anyone's '{name}' is at most {number(eta)}; limit {limit:g}", eta / limit
+        return least, f"Of {anyone}'s '{name}' {told}; limit ± {limit:g}", eta * limit
+    return eta, f"The eta of {anyone}'s '{name}' is at most {number(eta)}; limit {limit:g}", eta / limit
 
 
-def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
+def _groups(policy: Policy, audit: Judged) -> Iterator[Rule]:
     given = dict(_known(policy, "groups", "max_eta_joint", "max_eta_mean", "max_ratio"))
     if given and not audit.groups:
         for key, limit in given.items():
@@ -173,18 +172,19 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
             words = "The training rows are in one group: groups of them cannot be compared."
             yield Rule(f"groups.{key}", limit, None, False, words)
         return
-    scale = audit.unit_scale
-    means = [(group.name, group.spread.mean / scale) for group in audit.groups]
-    joint = [(group.name, group.joint / scale) for group in audit.groups]
+    means = [(name, mean) for name, mean, _ in audit.groups]
+    joint = [(name, eta) for name, _, eta in audit.groups]
     for key, limit in given.items():
         if key == "max_ratio":
             least, (worst, most) = min(eta for _, eta in means), max(means, key=itemgetter(1))
             value = most / least if least > 0 else None
             passed = value is not None and value <= limit
             told = "nobody in one group" if value is None else f"{number(value)} times as much"
-            yield Rule(f"groups.{key}", limit, value, passed, f"The model leans on '{worst}' {told}; limit {limit:g}.")
+            yield Rule(
+                f"groups.{key}", limit, value, passed, f"The model depends on '{worst}' {told}; limit {limit:g}."
+            )
             continue
-        if key == "max_eta_joint" and audit.trained.shaped_at is not None:
+        if key == "max_eta_joint" and not audit.proportional:
             yield Rule(f"groups.{key}", limit, None, False, f"The eta of a group jointly {NOT_KNOWN}")
             continue
         etas, what = (joint, "jointly") if key == "max_eta_joint" else (means, "on average")
@@ -194,31 +194,22 @@ def _groups(policy: Policy, audit: Audit) -> Iterator[Rule]:
         yield Rule(f"groups.{key}", limit, value, passed, words, noise=_more(audit, value, limit))
 
 
-def _membership(policy: Policy, audit: Audit) -> Iterator[Rule]:
+def _membership(policy: Policy, audit: Judged) -> Iterator[Rule]:
     for key, limit in _known(policy, "membership", "max_right"):
-        presence = audit.presence
-        if not presence.measured:
-            yield Rule(f"membership.{key}", limit, None, False, presence.note)
+        found = audit.membership
+        if found.unknown:
+            yield Rule(f"membership.{key}", limit, None, False, found.unknown)
             continue
-        count = _told_better(audit, limit)
-        worst = presence.top[0]
-        in_proportion = np.isfinite(worst.mu) and presence.kind == "mu"
-        noise = _more(audit, worst.mu, 2.0 * float(ndtri(limit))) if in_proportion else None
-        words = f"Presence is told right {number(100 * worst.right)} of 100 times at most; limit {100 * limit:g}"
-        words = " ".join(filter(None, (_with(words, count), presence.recognised_note)))
-        name, passed = f"membership.{key}", count == 0 and worst.right <= limit * (1.0 + CLOSE)
-        yield Rule(name, limit, worst.right, passed, words, count, worst.row, noise)
+        count = found.above(limit)
+        noise = None if found.mu is None else _more(audit, found.mu, 2.0 * float(ndtri(limit)))
+        words = f"Membership: an attacker is correct at most {number(100 * found.right)} % of the time; limit {100 * limit:g} %"
+        words = " ".join(filter(None, (_with(words, count, audit), found.by_scale, found.note)))
+        name, passed = f"membership.{key}", count == 0 and found.right <= limit * (1.0 + CLOSE)
+        yield Rule(name, limit, found.right, passed, words, count, found.row, noise)
 
 
-def _told_better(audit: Audit, limit: float) -> int:
-    """Rows about whose presence the best attacker is right more often than this."""
-    scale = audit.unit_scale
-    (count,) = sum_rows(lambda mu: (np.count_nonzero(~(ndtr(0.5 * mu / scale) <= limit)),), audit.presence.mu)
-    return int(count)
-
-
-def _attacks(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
-    label = audit.design.target.name  # predicted by design, and limited in a section of its own
+def _attacks(applied: AppliedRules, audit: Judged) -> Iterator[Rule]:
+    label = audit.target  # predicted by design, and limited in a section of its own
     others = [o.attribute for o, _ in audit.attacked.outcomes if o.attribute != label]
     columns = tuple(dict.fromkeys((*applied.guessable, *others)))
     for key, limit in _known(applied.policy, "attacks", "max_accuracy", "max_gain"):
@@ -235,57 +226,58 @@ def _attacks(applied: AppliedRules, audit: Audit) -> Iterator[Rule]:
             value = gains[worst]
             words = (
                 f"Of '{worst}' attackers with the release guess {number(100 * value)} of 100 more than those without"
-                f"{_sampled(audit, worst)}; limit {100 * limit:g}.{_cannot_fail(audit, columns, limit)}"
+                f"{_sampled(audit, worst)}; limit {100 * limit:g}{audit.fixed_scale}."
+                f"{_cannot_fail(audit, columns, limit)}"
             )
             yield Rule(name, limit, value, all(gain <= limit for gain in gains.values()), words)
 
 
-def _of(audit: Audit, column: str, blind: bool) -> list[Outcome]:
-    found = [o for o, _ in audit.attacked.outcomes if o.attribute == column and o.attacker != SERVED]
-    return [o for o in found if (o.attacker in BLIND) == blind]
+def _of(attacked: Attacked, column: str, blind: bool) -> list[Outcome]:
+    return [o for part in attacked.parts(column) for o in _chosen(part, blind)]
 
 
-def _not_attacked(audit: Audit, column: str) -> str:
+def _chosen(outcomes: Sequence[Outcome], blind: bool) -> list[Outcome]:
+    return [o for o in outcomes if o.attacker != SERVED and (o.attacker in BLIND) == blind]
+
+
+def _not_attacked(audit: Judged, column: str) -> str:
     """Why attacks on a column say too little: nothing where the strongest attackers were run."""
-    ran = {o.attacker for o in _of(audit, column, False)}
-    if {WITH_PRIOR, INFORMED} <= ran:
+    ran = [{o.attacker for o in _chosen(part, False)} for part in audit.attacked.parts(column)]
+    if all({WITH_PRIOR, INFORMED} <= each for each in ran):
         return ""
-    if ran:
+    if any(ran):
         return f"The strongest attacks on '{column}' were not run: the assumptions say why."
-    if audit.design.lazy:
-        return f"'{column}' was not attacked: attacks need all rows in memory, and these are read part by part."
-    if varying(audit.design, [column]):
-        return f"'{column}' was not attacked: rows of one person differ in it."
+    why = audit.unattacked(column)
+    if why:
+        return f"'{column}' was not attacked: {why}."
     noted = any(f"'{column}'" in note for note in audit.attacked.notes)
     return f"'{column}' was not attacked: {'the assumptions say why' if noted else 'run the attacks'}."
 
 
-def _sampled(audit: Audit, column: str) -> str:
+def _sampled(audit: Judged, column: str) -> str:
     """In which rows, where not all of them were attacked."""
-    design, people = audit.design, audit.design.people
-    feature = next((each for each in design.features if each.name == column and each.filled), None)
-    rows = design.n - (0 if feature is None else int(design.lacking(feature).sum()))
-    every = rows if people is None else people.count
-    attacked = max(o.n for o in _of(audit, column, False))
-    who = "rows" if people is None else "people"
+    every = audit.attackable(column)
+    attacked = max(o.n for o in _of(audit.attacked, column, False))
+    who = audit.attacked.whose(column)
     if attacked >= every:
         return ""
     return f" (the upper end of the 95 % interval from {attacked:,} of {every:,} {who})"
 
 
-def _rate(audit: Audit, outcome: Outcome) -> float:
+def _rate(audit: Judged, outcome: Outcome) -> float:
     """How often an attacker is right; the upper end of its interval where only some rows were attacked."""
     return float(outcome.high if _sampled(audit, outcome.attribute) else outcome.accuracy)
 
 
-def _gain(audit: Audit, column: str) -> float:
+def _gain(audit: Judged, column: str) -> float:
     """How much more often the best attacker with the release is right than the best one without."""
-    return max(_rate(audit, o) for o in _of(audit, column, False)) - without_release(audit, column)
+    parts = audit.attacked.parts(column)
+    return max(max(_rate(audit, o) for o in _chosen(part, False)) - _blind(part) for part in parts)
 
 
-def _cannot_fail(audit: Audit, columns: Sequence[str], limit: float) -> str:
+def _cannot_fail(audit: Judged, columns: Sequence[str], limit: float) -> str:
     """Columns that are guessed so often without the release that no gain is above a limit."""
-    named = [f"'{column}'" for column in columns if 1.0 - without_release(audit, column) <= limit]
+    named = [f"'{column}'" for column in columns if 1.0 - without_release(audit.attacked, column) <= limit]
     if not named:
         return ""
     return (
@@ -294,30 +286,38 @@ def _cannot_fail(audit: Audit, columns: Sequence[str], limit: float) -> str:
     )
 
 
-def without_release(audit: Audit, column: str) -> float:
+def without_release(attacked: Attacked, column: str) -> float:
     """How often the best attacker on a column is right who sees no release."""
-    seeing, blind = _of(audit, column, False), _of(audit, column, True)
+    return min(_blind(part) for part in attacked.parts(column))
+
+
+def _blind(part: Sequence[Outcome]) -> float:
+    seeing, blind = _chosen(part, False), _chosen(part, True)
     return float(max((0.0, *(o.accuracy for o in blind), *(o.baseline for o in (*blind, *seeing)))))
 
 
-def _attack(audit: Audit, rule: str, limit: float, column: str) -> Rule:
+def _attack(audit: Judged, rule: str, limit: float, column: str) -> Rule:
     why = _not_attacked(audit, column)
     if why:
         return Rule(rule, limit, None, False, why)
-    seeing = _of(audit, column, False)
+    seeing = _of(audit.attacked, column, False)
     best = max(seeing, key=lambda o: _rate(audit, o))
     value = _rate(audit, best)
     words = (
-        f"The best attacker guesses '{column}' right {number(100 * value)} of 100 times{_sampled(audit, column)}, "
-        f"{number(100 * float(best.baseline))} without the release; limit {100 * limit:g}."
+        f"The best attacker on '{column}' is correct {number(100 * value)} % of the time{_sampled(audit, column)}, "
+        f"{number(100 * float(best.baseline))} % without the release; limit {100 * limit:g} %{audit.fixed_scale}."
     )
     return Rule(rule, limit, value, all(_rate(audit, o) <= limit for o in seeing), words)
 
 
-def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
-    cost = audit.tradeoff
+def _utility(policy: Policy, audit: Judged) -> Iterator[Rule]:
+    cost = audit.cost
+    if cost is None:
+        for key, limit in _known(policy, "utility", "min", "max", "max_loss"):
+            yield Rule(f"utility.{key}", limit, None, False, "No measure of utility is known for this model.")
+        return
     better = cost.metric.higher_is_better
-    point = min(cost.points, key=lambda p: abs(p.scale - audit.noise.scale))
+    point = min(cost.points, key=lambda p: abs(p.scale - audit.scale))
     sign = 1.0 if better else -1.0
     least = point.utility - sign * point.unsure  # a mean of so many copies, at its worse end
     end = "lower" if better else "upper"
@@ -337,19 +337,22 @@ def _utility(policy: Policy, audit: Audit) -> Iterator[Rule]:
             yield Rule(name, limit, least, sign * (least - limit) >= 0, words)
 
 
-def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
-    settings, attacked = audit.settings, sorted({o.attribute for o, _ in audit.attacked.outcomes})
+def _require(policy: Policy, audit: Judged) -> Iterator[Rule]:
+    own, attacked = audit.required, sorted({o.attribute for o, _ in audit.attacked.outcomes})
+    covariance = [] if own.covariance is None else [own.covariance]
+    unstated = {*covariance} - {*policy.section("require").get("covariance", ())}
     found: dict[str, tuple[Any, Callable[[Any], bool]]] = {
-        "target": (audit.design.target.name, lambda limit: audit.design.target.name == limit),
-        "public": (settings.public, lambda limit: settings.public == limit),
-        "model": (audit.trained.kind.name, lambda limit: audit.trained.kind.name == limit),
-        "group": (settings.group, lambda limit: settings.group == limit),
-        "person": (settings.person, lambda limit: settings.person == limit),
-        "held_out": (held_out := _held_out(audit), lambda limit: held_out >= limit),
-        "released": (audit.released, lambda limit: audit.released and not audit.unconfirmed),
-        "na": (list(settings.na), lambda limit: set(settings.na) <= set(limit)),
-        "decimal": (marks := sorted({*audit.design.marks.values()}), lambda limit: {*marks} <= {limit}),
-        "bounds": (not audit.design.unbounded, lambda limit: not audit.design.unbounded),
+        "target": (audit.target, lambda limit: audit.target == limit),
+        "public": (own.public, lambda limit: own.public == limit),
+        "model": (own.model, lambda limit: own.model == limit),
+        "group": (own.group, lambda limit: own.group == limit),
+        "person": (own.person, lambda limit: own.person == limit),
+        "held_out": (own.held_out, lambda limit: own.held_out >= limit),
+        "released": (own.released, lambda limit: own.released and not (own.unconfirmed or unstated)),
+        "covariance": (covariance, lambda limit: not unstated),
+        "na": (list(own.na), lambda limit: set(own.na) <= set(limit)),
+        "decimal": (list(own.marks), lambda limit: {*own.marks} <= {limit}),
+        "bounds": (not own.unbounded, lambda limit: not own.unbounded),
         "attacks": (bool(attacked), lambda limit: bool(attacked)),
         "attributes": (attacked, lambda limit: set(limit) <= set(attacked)),
     }
@@ -357,22 +360,17 @@ def _require(policy: Policy, audit: Audit) -> Iterator[Rule]:
         value, holds = found[key]
         name = {"attacks": "The attacks", "released": "The check of a released file"}.get(key, f"`{key}`")
         if key == "bounds":
-            lacking = "".join(f" '{each}' has none." for each in audit.design.unbounded[:1])
+            lacking = "".join(f" '{each}' has none." for each in own.unbounded[:1])
             yield Rule(
                 "require.bounds", limit, value, holds(limit), f"Every number must have declared bounds.{lacking}"
             )
             continue
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
-        if key == "released" and audit.unconfirmed:
-            words = f"A released file was checked, and this is not confirmed: {audit.unconfirmed} {UNCONFIRMED_REMEDY}"
+        if key == "released" and own.unconfirmed:
+            words = f"A released file was checked, and this is not confirmed: {own.unconfirmed}"
+        elif key == "released" and unstated:
+            words = UNSTATED_COVARIANCE.format(own.covariance)
         yield Rule(f"require.{key}", limit, value, holds(limit), words)
-
-
-def _held_out(audit: Audit) -> float:
-    """The part of the rows that was asked to be held out, where about as many are: none of a small table is."""
-    asked, held = audit.settings.held_out, audit.design.held_out
-    share = held / (audit.design.n + held)
-    return asked if share >= asked / 2 else round(share, 3)
 
 
 def _said(value: Any) -> str:
@@ -381,10 +379,12 @@ def _said(value: Any) -> str:
     return "nothing" if value in (None, []) else ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _with(words: str, count: int) -> str:
-    return f"{words}; {count:,} {'person is' if count == 1 else 'people are'} above." if count else f"{words}."
+def _with(words: str, count: int, audit: Judged) -> str:
+    """With how many fail a rule: people, or rows where an identifier says that several are one's."""
+    one, many = audit.called
+    return f"{words}; {count:,} {f'{one} fails' if count == 1 else f'{many} fail'} it." if count else f"{words}."
 
 
-def _more(audit: Audit, value: float, limit: float) -> float | None:
+def _more(audit: Judged, value: float, limit: float) -> float | None:
     """The scale at which an eta is at its limit; none where the rows decide the covariance too, for eta then stays above."""
-    return audit.noise.scale * value / limit if audit.trained.shaped_at is None else None
+    return audit.scale * value / limit if audit.proportional else None

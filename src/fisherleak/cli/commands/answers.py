@@ -11,7 +11,7 @@ from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
 from fisherleak.cli._complete import answered
-from fisherleak.cli._print import say_reading, show_answers, show_reading
+from fisherleak.cli._print import say_reading, show_answers
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -63,11 +63,12 @@ def answers(
     ] = None,
     overwrite: flags.Overwrite = False,
     form: flags.Form,
+    verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Measure what the answers to a log of queries reveal about the rows that the model behind them was trained on.
+    """Measure what the answers to a log of queries reveal about the rows behind the model.
 
     The model is fitted to TABLE as for an audit; with --released it is that release, which answers exactly. A query that was
     asked twice, and answered with new noise, stands in QUERIES twice.
@@ -80,9 +81,11 @@ def answers(
     """
     from fisherleak._support.checks import check_positive
     from fisherleak.auditing.query_log import answers_document
-    from fisherleak.report.outputs import write_answers
+    from fisherleak.report.outputs import ANSWERS_FILES, write_answers
 
     if out is not None:
+        read = [table, queries, *common.files_of(released), form["columns"]]
+        common.check_places({"--out": [out / name for name in ANSWERS_FILES]}, read)
         check_folder_place(out, overwrite)
     limit = None if max_eta is None else check_positive(max_eta, "max_eta")
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
@@ -101,10 +104,7 @@ def answers(
         common.emit_json(document)
         say_reading(found.trained.design.decided, quiet)
     elif not quiet:
-        show_answers(document, found.eta.tolist())
-        show_reading(found.trained.design.decided)
-        if out is not None:
-            common.emit(f"\nopen {common.printable(out / 'report.html')}")
+        show_answers(document, found.eta.tolist(), found.trained.design.decided, verbose=verbose, out=out)
     return 1 if document["past_limit"] else 0
 
 

@@ -8,16 +8,15 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
-from fisherleak.cli._layout import paragraph
-from fisherleak.cli._print import say_reading, show_attacks, show_reading
-from fisherleak.cli._wording import in_options, told
+from fisherleak.cli._print import say_reading, show_attack
+from fisherleak.cli._wording import told
 from fisherleak.errors import InvalidInputError
 
 __all__ = ["attack"]
 
 ONE_RELEASE = (
-    "All rows share the noise of this one release, so that another would give other figures, outside these intervals too; "
-    "attack with --noise instead of --released for the average over releases."
+    "All rows share the noise of this one release: another would give other figures, outside these intervals too. Attack with "
+    "--noise instead of --released for the average over releases."
 )
 
 
@@ -40,24 +39,26 @@ def attack(
     held_out: flags.HeldOut = None,
     seed: flags.Seed = None,
     form: flags.Form,
+    verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Run the attackers against a model of a table and print how often each is right.
+    """Run the attackers against a model of a table and print how often each is correct.
 
     \b
     Examples:
-      fisherleak attack people.csv --target sick --attribute city --noise 0.05
+      fisherleak attack people.csv --target sick --attribute city --noise 1
       fisherleak attack people.csv --released model.skops --attribute city --json
     """
     from fisherleak._support.checks import check_positive
     from fisherleak._support.json import plain, versions
     from fisherleak.auditing.attackers import attack_all
+    from fisherleak.auditing.fitted_models.under_attack import table_under_attack
     from fisherleak.auditing.plain_records import as_json
     from fisherleak.auditing.run import attacked_columns
+    from fisherleak.auditing.summary_parts import outcomes_of
     from fisherleak.releasing.files.released_files import load_model, retrain
-    from fisherleak.report.summarise import outcomes_of
     from fisherleak.training.trained_model import train
 
     given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
@@ -78,17 +79,14 @@ def attack(
             settings = common.settings_from(**given)
             trained = train(common.source_table(table, **form), settings)
         chosen, _ = attacked_columns(trained.design, attribute)
-        attacked = attack_all(trained, chosen, added, released=against, seed=settings.seed, quick=quick)
+        attacked = attack_all(table_under_attack(trained, against), chosen, added, seed=settings.seed, quick=quick)
     outcomes, notes = outcomes_of(attacked), list(attacked.notes)
     if json:
         document = {"schema": "fisherleak.attacks/1", "noise": noise, "attacks": as_json(outcomes), "notes": notes}
         common.emit_json(told(plain({**document, "versions": versions()})))
         say_reading(trained.design.decided, quiet)
     elif not quiet:
-        show_attacks(outcomes, trained.design.people is not None)
-        if against is not None:
-            paragraph(ONE_RELEASE)
-        for note in notes:
-            paragraph(common.printable(in_options(note)))
-        show_reading(trained.design.decided)
+        said = [*([ONE_RELEASE] if against is not None else []), *notes]
+        people = trained.design.people is not None
+        show_attack(outcomes, said, trained.design.decided, people=people, verbose=verbose)
     return 0

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fisherleak._support.atomic import check_folder_place
+from fisherleak._support.atomic import check_file_place, check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
-from fisherleak.cli._complete import columns_to_set
-from fisherleak.cli._print import show_audit, show_confirmation, show_gate, show_policy
+from fisherleak.cli._complete import columns_to_set, metrics
+from fisherleak.cli._digest import show_audit
 from fisherleak.cli._wording import OPTIONS, told
 from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DRAWS
@@ -22,13 +22,13 @@ from fisherleak.training.defaults import DRAWS
 if TYPE_CHECKING:
     from fisherleak.auditing import Audit
     from fisherleak.auditing.confirmations import Confirmation
-    from fisherleak.auditing.report_summary import Next, Summary
+    from fisherleak.auditing.report_summary import Next, PriceAtLimit, Summary
     from fisherleak.tables import Room
     from fisherleak.training.trained_model import Settings
 
 __all__ = ["audit"]
 
-CARD_NOTE = "The scale is that of the released model, from its card; the model was fitted again from the table."
+CARD_NOTE = "The scale is that of the released model, from its model card; the model was fitted again from the table."
 NOTHING_TO_TEST = (
     "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one; a gate that chooses its own "
     "noise cannot fail."
@@ -55,7 +55,13 @@ SAME = (
     "levels",
 )
 """Settings that a release takes as the audit does."""
-FORM = ("delimiter", "encoding", "columns")
+FORM = ("delimiter", "encoding", "columns", "sheet")
+OWN_TABLE = "fisherleak audit TABLE.csv --target COLUMN --out report"
+"""What comes after the data that are built in."""
+AS_CODES = (
+    "The command takes {} as {}, and the figures here as numbers: --category in the audit shows what that changes."
+)
+THEN_OWN = "Or audit your own table:"
 
 
 @flags.grouped
@@ -78,7 +84,7 @@ def audit(
     ] = None,
     eta: Annotated[
         float | None,
-        typer.Option("--eta", metavar="X", help="Choose the least noise that keeps every row's eta to X."),
+        typer.Option("--eta", metavar="X", help="Choose the least noise with every eta at most X."),
     ] = None,
     max_eta: Annotated[
         float | None,
@@ -86,9 +92,7 @@ def audit(
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option(
-            "--policy", metavar="FILE", help="Exit with status 1 if a rule of this policy, in TOML, is not kept."
-        ),
+        typer.Option("--policy", metavar="FILE", help="Exit with status 1 if a rule in it fails."),
     ] = None,
     spread: Annotated[
         list[str] | None,
@@ -107,10 +111,22 @@ def audit(
     missing: flags.Missing = None,
     bounds: flags.Bounds = None,
     levels: flags.Levels = None,
+    over: flags.Over = "any-record",
+    shape: flags.Shape = None,
+    rows_per_person: flags.RowsPerPerson = None,
     balance: Annotated[bool, typer.Option("--balance", help="Also reweight with IRFIL, and compare.")] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for report.html, leakage.parquet and summary.json."),
+    ] = None,
+    board: Annotated[
+        Path | None,
+        typer.Option(
+            "--board",
+            metavar="FILE",
+            help="One HTML page that may be published: rules with passed or failed, and utility to two digits. Asking for it "
+            "declares these public.",
+        ),
     ] = None,
     overwrite: flags.Overwrite = False,
     show_values: Annotated[
@@ -122,17 +138,28 @@ def audit(
     public: flags.Public = None,
     held_out: flags.HeldOut = None,
     seed: flags.Seed = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="MEASURE",
+            autocompletion=metrics,
+            help="The measure of utility that leads: auc, log-loss or accuracy of classes, r2 of numbers, deviance of counts "
+            "(default: accuracy, or auc where a class of two has less than 30 % of the rows; r2; deviance).",
+        ),
+    ] = None,
     draws: Annotated[
         int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
     ] = DRAWS,
     form: flags.Form,
     cluster: flags.Cluster = None,
     memory: flags.Memory = None,
+    verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Measure what a linear model of a table reveals about its rows, and what noise costs.
+    """Measure what a model reveals about its training rows, and what noise costs.
 
     Without TABLE it runs on the diabetes data that scikit-learn carries.
 
@@ -151,12 +178,21 @@ def audit(
     from fisherleak.auditing.report_summary import ConfirmedRelease
     from fisherleak.auditing.run import audit as run_audit
     from fisherleak.auditing.run import check_options
-    from fisherleak.report.outputs import write_outputs
+    from fisherleak.report.board import NO_NOISE
+    from fisherleak.report.outputs import AUDIT_FILES, write_board, write_outputs
     from fisherleak.report.summarise import summary_of_audit
 
+    over = common.over_from(over)
+    written = {"--out": [] if out is None else [out / name for name in AUDIT_FILES]}
+    written["--board"] = [] if board is None else [board]
+    common.check_places(written, [table, policy, *common.files_of(released), form["columns"]])
     if out is not None:
         check_folder_place(out, overwrite)
-    choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws}
+    if board is not None:
+        check_file_place(board, overwrite)
+        if noise is None and eta is None and released is None:
+            raise InvalidInputError(NO_NOISE)
+    choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws, "metric": metric}
     check_options(**choice)
     for option, given in (("--max-eta", max_eta), ("--policy", policy)):
         if given is not None and noise is None and eta is None and released is None:
@@ -172,6 +208,7 @@ def audit(
         "spread": common.spread_from(spread),
         "policy": None if policy is None else read_policy(policy),
     }
+    priced: dict[str, Any] = {"over": over, "shape": shape, "rows_per_person": rows_per_person}
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
     decided |= {"missing": missing, **reading}
@@ -185,6 +222,7 @@ def audit(
                 id=id_,
                 bounds=bounds,
                 levels=levels,
+                **{**priced, "over": None if over == "any-record" else over},
             )
             result, found = _again(released, table, form, room, options)
         else:
@@ -192,84 +230,138 @@ def audit(
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
             decided["levels"] = common.levels_from(levels)
             settings = common.settings_from(**decided, id=id_)
-            result = run_audit(common.source_table(table, room, **form), settings, room, **options)
+            result = run_audit(common.source_table(table, room, **form), settings, room, **options, **priced)
         summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
             around = command_around(table, result.settings, form)
-            summary = replace(summary, next=_with_command(summary.next, around))
+            codes = result.design.codes
+            summary = _with_prices(
+                summary, lambda own: command_around(table, result.settings, form, own, codes), priced
+            )
+            summary = replace(summary, next=_with_command(summary, around, codes))
+            if table is None:
+                said = f"{summary.next.note} {THEN_OWN}".strip()
+                summary = replace(summary, next=replace(summary.next, command=OWN_TABLE, note=said))
+        elif not (summary.gate or summary.policy):  # what was released is not advised on
+            summary = replace(summary, next=replace(summary.next, noise=None, note=""))
         if found is not None:
             summary = replace(summary, released=ConfirmedRelease(**vars(found)))
         if out is not None:
             write_outputs(result, summary, out)
+        if board is not None and (found is None or found.failed is None):
+            write_board(summary, board, overwrite)
     if json:
         common.emit_json(as_json(summary))
     elif not quiet:
-        _show(summary, released, out)
+        show_audit(summary, result.design.decided, verbose=verbose, released=released, out=out)
+        if board is not None and (found is None or found.failed is None):
+            common.emit(f"to hand out: {common.printable(board)}")
     if found is not None and found.failed is not None:
-        return common.say(found.failed, status=1)
+        return common.say(found.failed + (" No board page was written." if board is not None else ""), status=1)
     if summary.policy is not None and not summary.policy.passed:
         failed = ", ".join(rule.rule for rule in summary.policy.rules if not rule.passed)
-        return common.say(f"the policy '{summary.policy.source}' is not kept: {failed}.", status=1)
+        return common.say(f"the policy '{summary.policy.source}' failed: {failed}.", status=1)
     return 1 if summary.gate and summary.gate.exceeded else 0
 
 
-def _with_command(advised: Next, around: tuple[str, str] | None) -> Next:
-    """With the command for the noise that is advised, and for any other."""
+def _with_command(summary: Summary, around: tuple[str, str] | None, codes: tuple[str, ...]) -> Next:
+    """With the command for the noise, or the limit, that is advised, and for any other noise.
+
+    A noise is that of the model as it was audited; a limit holds for any, so that command takes ``codes`` as categories.
+    """
+    advised = summary.next
     if around is None:
         return advised
     command = None if advised.noise is None else f"{advised.noise:.15g}".join(around)
-    return replace(advised, command=command, command_for=around)
+    limits = () if summary.prices is None else summary.prices.limits
+    best = next((price.command for price in limits if price.best and price.eta == advised.eta), None)
+    if best is not None and codes:
+        kinds = "a category" if len(codes) == 1 else "categories"
+        said = AS_CODES.format(", ".join(map(repr, codes)), kinds)
+        advised = replace(advised, note=f"{advised.note} {said}".strip())
+    return replace(advised, command=best or command, command_for=around)
 
 
-def _show(summary: Summary, released: Path | None, out: Path | None) -> None:
-    show_audit(summary)
-    if summary.gate:
-        show_gate(summary.gate, people=summary.data.people is not None)
-    if summary.policy:
-        show_policy(summary.policy, planned=released is None)
-    if summary.released:
-        show_confirmation(summary.released, str(released))
-    if out is not None:
-        common.emit(f"\nopen {common.printable(out / 'report.html')}")
+def _with_prices(
+    summary: Summary, around: Callable[[Mapping[str, Any]], tuple[str, str] | None], asked: Mapping[str, Any]
+) -> Summary:
+    """With the command for the best release at each limit."""
+    prices = summary.prices
+    if prices is None:
+        return summary
+
+    def command(price: PriceAtLimit) -> str | None:
+        shape = asked["shape"] if price.by_rule else price.covariance
+        own = {
+            "over": None if prices.over == "any-record" else prices.over,
+            "rows_per_person": asked["rows_per_person"],
+        }
+        own["shape"] = (
+            shape if own["over"] is None else None
+        )  # of the rows present, the noise that is advised is isotropic
+        words = around({name: value for name, value in own.items() if value is not None})
+        return None if words is None else f"{price.eta:.15g}".join(words)
+
+    limits = tuple(replace(each, command=command(each)) if each.best else each for each in prices.limits)
+    return replace(summary, prices=replace(prices, limits=limits))
 
 
 def _again(
     path: Path, table: str | None, form: dict[str, Any], room: Room, options: dict[str, Any]
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
-    from fisherleak.auditing.confirmations import confirm, noise_confirmed
+    from fisherleak.auditing.confirmations import confirm, why_unconfirmed
+    from fisherleak.auditing.confirmed_rules import scale_rule
     from fisherleak.auditing.records import Plan
     from fisherleak.auditing.run import audit_trained
     from fisherleak.releasing.files.released_files import load_model, retrain
+    from fisherleak.releasing.noise.shaping import covariance_from
 
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
     trained = retrain(saved, common.source_table(table, room, **form), room)
     noise = saved.noise_on(trained)
-    found, holds = noise_confirmed(saved, trained, noise)
-    known = {"noise": noise, "noise_note": CARD_NOTE, "released": True, "unconfirmed": "" if holds else found}
+    known = {"noise": noise, "noise_note": CARD_NOTE, "released": True, "covariance": covariance_from(saved.card)}
+    known["unconfirmed"] = why_unconfirmed(saved, trained, noise)
+    known["scale_rule"] = scale_rule(saved, trained, noise)
     plan = Plan(**{**options, **known})
     audited = audit_trained(trained, saved.settings, plan)
     return audited, confirm(saved, audited)
 
 
-def command_around(table: str | None, settings: Settings, form: Mapping[str, Any]) -> tuple[str, str] | None:
+def command_around(
+    table: str | None,
+    settings: Settings,
+    form: Mapping[str, Any],
+    limited: Mapping[str, Any] | None = None,
+    codes: tuple[str, ...] = (),
+) -> tuple[str, str] | None:
     """The command for any noise: what stands before its scale and what behind; none where no table could be read again.
 
-    The data that come with the command have no file to release from: they are audited again.
+    The data that come with the command have no file to release from. With ``limited``, options of a release by a limit, it is
+    the command for any limit, whose penalty a rule decides but for the rows present, and which takes ``codes`` as categories.
+    It trains on the rows of the audit.
     """
-    if table == "-":
+    from fisherleak.releasing.cards.card_fields import is_share
+
+    if table is None or table == "-" or not is_share(float(settings.held_out)):
         return None
-    words = ["fisherleak", "audit"] if table is None else ["fisherleak", "release", table, "--target", settings.target]
+    words = ["fisherleak", "release", table, "--target", settings.target]
     plain = type(settings)(settings.target)
     given = {name: getattr(settings, name) for name in SAME if getattr(settings, name) != getattr(plain, name)}
-    for name, value in {**given, **{key: form[key] for key in FORM if form.get(key) is not None}}.items():
+    if limited is not None and "over" not in limited:
+        given.pop("l2", None)
+    if codes:
+        given["categories"] = (*settings.categories, *codes)
+    if settings.held_out:
+        given |= {"held_out": settings.held_out} | ({"seed": settings.seed} if settings.seed else {})
+    given |= {key: form[key] for key in FORM if form.get(key) is not None} | dict(limited or {})
+    for name, value in given.items():
         words += _option(OPTIONS[name], _written(name, value))
     if form.get("header") is not None:
         words.append("--header" if form["header"] else "--no-header")
-    out = "" if table is None else " --out model.skops"
-    return common.printable(shlex.join([*words, "--noise"])) + " ", out
+    return common.printable(shlex.join([*words, "--noise" if limited is None else "--eta"])) + " ", " --out model.skops"
 
 
 def _written(name: str, value: Any) -> Any:

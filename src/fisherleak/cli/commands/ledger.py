@@ -41,10 +41,11 @@ def ledger(
     limit: Annotated[
         float | None,
         typer.Option(
-            "--limit", metavar="X", help="Say who is past this eta, in standard units; exit status 1 if anyone is."
+            "--limit", metavar="X", help="Say who is past this eta, in standard deviations; exit status 1 if anyone is."
         ),
     ] = None,
     form: flags.Form,
+    verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
@@ -52,8 +53,8 @@ def ledger(
     """Print what has been spent on whom: the eta of every row over all releases that the ledger records.
 
     The table is read as for the last release. Rows are matched by id (--id of the releases, else row numbers); rows that came
-    since are in no earlier release, and of those that left the ledger keeps the record. A row that has the values of a
-    recorded one under another id carries its total. What is printed is derived from the data, and as confidential.
+    since are in no earlier release, and of those that left the ledger keeps the record. A row that has the values or cells
+    of a recorded one under another id carries its total. What is printed is derived from the data, and as confidential.
 
     \b
     Examples:
@@ -78,7 +79,7 @@ def ledger(
     document = {
         "schema": SCHEMA,
         "releases": [{name: entry[name] for name in ("number", "at", "what", "rows")} for entry in spent.releases],
-        "rows": int(spent.eta.size),
+        "people" if spent.people else "rows": int(spent.eta.size),
         "left": spent.left,
         "renamed": spent.renamed,
         "eta": {"mean": float(spent.eta.mean()), "max": float(spent.eta.max())},
@@ -89,7 +90,7 @@ def ledger(
     if json:
         common.emit_json(document)
     elif not quiet:
-        show_ledger(document, spent.eta.tolist())
+        show_ledger(document, spent.eta.tolist(), verbose=verbose)
     return 1 if above else 0
 
 

@@ -9,10 +9,8 @@ import typer
 
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
-from fisherleak.cli._complete import shapes, whose_etas
-from fisherleak.cli._print import say_reading, show_reading, show_release
+from fisherleak.cli._print import say_reading, show_release
 from fisherleak.cli._wording import told
-from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DEFAULT_L2
 
 __all__ = ["release"]
@@ -21,45 +19,33 @@ __all__ = ["release"]
 @flags.grouped
 def release(
     table: flags.Table,
-    out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="File for the model; its card is MODEL.json.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="MODEL", help="File for the model; its model card is MODEL.json.")
+    ],
     *,
     eta: Annotated[
-        float | None, typer.Option("--eta", metavar="X", help="The limit on every row's eta, in standard units.")
+        float | None, typer.Option("--eta", metavar="X", help="Limit on every row's eta. It is in standard deviations.")
     ] = None,
     noise: Annotated[
         float | None,
-        typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation, in place of a limit."),
+        typer.Option("--noise", metavar="SIGMA", help="The noise scale, in place of a limit."),
     ] = None,
     target: flags.Target = None,
     attribute: Annotated[
         list[str] | None,
-        flags.column("--attribute", help="Limit what is revealed about this column alone, in its unit. Repeatable."),
-    ] = None,
-    over: Annotated[
-        str,
-        typer.Option(
-            "--over",
-            metavar="WHOSE",
-            autocompletion=whose_etas,
-            help="Whose etas are limited: admissible (whoever could be in the table), or max (the rows that are there; the "
-            "noise's scale then tells about the row that decides it).",
+        flags.column(
+            "--attribute", help="Limit the eta of this column alone. The limit is then in its unit. Repeatable."
         ),
-    ] = "admissible",
+    ] = None,
+    over: flags.Over = "any-record",
     bounds: flags.Bounds = None,
-    shape: Annotated[
-        str | None,
-        typer.Option(
-            "--shape",
-            metavar="SHAPE",
-            autocompletion=shapes,
-            help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, tells more by "
-            "itself). Without it the limit, the bounds and the number of rows decide.",
-        ),
-    ] = None,
+    shape: flags.Shape = None,
     shape_from: Annotated[
         str | None,
         typer.Option(
-            "--shape-from", metavar="TABLE", help="Public rows with the same columns that the noise's shape comes from."
+            "--shape-from",
+            metavar="TABLE",
+            help="Public rows with the same columns, from which the covariance of the noise is computed.",
         ),
     ] = None,
     balance: Annotated[
@@ -71,14 +57,15 @@ def release(
         typer.Option(
             "--l2",
             metavar="X",
-            help="Penalty per row on standardised coefficients (default: with --eta for whoever could be in the table, what "
-            f"numbers of the card give, {DEFAULT_L2:g} or more; else {DEFAULT_L2:g}).",
+            help="Penalty per row on standardised coefficients (default: with --eta for any record within the bounds, what "
+            f"numbers of the model card give, {DEFAULT_L2:g} or more; else {DEFAULT_L2:g}).",
         ),
     ] = None,
     reading: flags.Reading,
     missing: flags.Missing = None,
     id_: flags.Id = None,
     person: flags.Person = None,
+    rows_per_person: flags.RowsPerPerson = None,
     levels: flags.Levels = None,
     public: flags.Public = None,
     held_out: flags.HeldOut = None,
@@ -86,7 +73,7 @@ def release(
     sign: Annotated[
         Path | None,
         typer.Option(
-            "--sign", metavar="KEY", help="Sign the card with this private key (Ed25519, PEM, not encrypted)."
+            "--sign", metavar="KEY", help="Sign the model card with this private key (Ed25519, PEM, not encrypted)."
         ),
     ] = None,
     ledger: Annotated[
@@ -94,7 +81,7 @@ def release(
         typer.Option(
             "--ledger",
             metavar="FILE",
-            help="Record the release on this confidential file, made if it is not there.",
+            help="Record the release in this file. It is made if it is not there; keep it internal.",
         ),
     ] = None,
     limit: Annotated[
@@ -102,32 +89,36 @@ def release(
         typer.Option(
             "--limit",
             metavar="X",
-            help="With --ledger: refuse a release that takes any row past this eta, all recorded ones counted.",
+            help="Refuse more than this eta over the ledger's releases. Needs --ledger.",
         ),
     ] = None,
     overwrite: flags.Overwrite = False,
     form: flags.Form,
+    verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Train a model, add the noise that keeps the limit, and save it with skops beside a JSON card.
+    """Train a model, add noise that keeps a limit, save it with its model card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
-    Without --l2, numbers that its card tells anyway decide the penalty, and the card says how.
+    Without --l2, a rule decides the penalty by numbers of the model card and scales on its grid, and the model card says how.
 
     \b
     Examples:
+      fisherleak release wages.csv --target wage --eta 0.5 --out wage.skops
       fisherleak release people.csv --target sick --eta 0.5 --bounds age=0:120 --out model.skops
       fisherleak release people.csv --target income --eta 0.5 --shape hessian --bounds income=0:9000 --out model.skops
-      fisherleak release wages.csv --target wage --person worker --over max --eta 0.5 --out model.skops
+      fisherleak release wages.csv --target wage --person worker --rows-per-person 12 --eta 0.5 --out model.skops
       fisherleak release people.csv --target income --attribute age --eta 0.1 --out model.skops
       fisherleak release people.csv --target sick --id name --eta 0.3 --out m2.skops --ledger people.ledger.json --limit 1
       fisherleak release people.csv --target sick --levels city=Bonn,Genua --eta 0.5 --out model.skops --sign key.pem
     """
     from fisherleak.protection.ledger.ledger import OverspentError
-    from fisherleak.releasing.files.released_files import card_path, save_model
+    from fisherleak.releasing.cards.signatures import card_path
+    from fisherleak.releasing.files.released_files import save_model
 
+    over = common.over_from(over)
     settings = common.settings_from(
         target=target,
         model=model,
@@ -142,7 +133,8 @@ def release(
         **reading,
     )
     with common.quietly(quiet, json):
-        _check_places(table, (out, card_path(out)), ledger, sign)
+        written = {"--out": [out, card_path(out)], "--ledger": [] if ledger is None else [ledger]}
+        common.check_places(written, [table, sign, shape_from, form["columns"]])
         raw = common.source_table(table, **form)
         public_rows = None if shape_from is None else common.source_table(shape_from, **form)
         limited = attribute or None
@@ -158,6 +150,7 @@ def release(
                 balance=balance,
                 shape=shape,
                 shape_from=public_rows,
+                rows_per_person=rows_per_person,
                 overwrite=overwrite,
                 sign=sign,
                 ledger=ledger,
@@ -171,17 +164,5 @@ def release(
         common.emit_json(card)
         say_reading(read, quiet)
     elif not quiet:
-        show_release(told(card), cost, str(out))
-        show_reading(read)
+        show_release(told(card), cost, str(out), read, verbose=verbose)
     return 0
-
-
-def _check_places(table: str, written: tuple[Path, Path], ledger: Path | None, sign: Path | None) -> None:
-    """Refuse to write over what is read."""
-    out, places = written[0], [path.resolve() for path in written]
-    if table != "-" and Path(table).resolve() in places:
-        raise InvalidInputError(f"--out {out} is the table itself, or its card would be: choose another file.")
-    if ledger is not None and (ledger.resolve() in places or str(ledger) == table):
-        raise InvalidInputError(f"--ledger {ledger} is another file of this command: choose one of its own.")
-    if sign is not None and sign.resolve() in places:
-        raise InvalidInputError(f"--out {out} is the key itself, or its card would be: choose another file.")

@@ -1,4 +1,4 @@
-"""``fisherleak verify``: whether a released model, its card and a signature belong together."""
+"""``fisherleak verify``: whether a released model, its model card and a signature belong together."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fisherleak.cli import _common as common
-from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
+from fisherleak.cli._print import show_verification
 from fisherleak.cli._wording import in_options
 
 __all__ = ["verify"]
@@ -31,14 +31,15 @@ def verify(
             "--ledger", metavar="FILE", help="The ledger that must record this release: an older copy of it does not."
         ),
     ] = None,
+    verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Check a released model against its card, and the card against its digest and signature.
+    """Check a released model against its model card, and the model card against its digest and signature.
 
-    The file is built again from the card and its parameters and compared, so that nothing else is in either. No table is
-    needed, and nothing is loaded from the model's file. What the card claims is another question, which
+    The file is built again from the model card and its parameters and compared, so that nothing else is in either. No table is
+    needed, and nothing is loaded from the model's file. What the model card claims is another question, which
     'fisherleak audit TABLE --released MODEL' answers. Exit status 1: it does not verify.
 
     \b
@@ -54,9 +55,7 @@ def verify(
     if json:
         document = {"schema": SCHEMA, "verified": found.failed is None, "confirmed": list(found.confirmed)}
         common.emit_json({**document, "failed": found.failed, "unchecked": unchecked})
-    elif not quiet:
-        for sentence in found.confirmed:
-            layout.paragraph(common.printable(sentence))
-        if found.failed is None:
-            layout.sentences("Not checked:", unchecked)
-    return 0 if found.failed is None else common.say(found.failed, status=1)
+    status = 0 if found.failed is None else common.say(f"Not verified: {found.failed}", status=1)
+    if not (quiet or json):
+        show_verification(found.confirmed, found.failed, unchecked, verbose=verbose)
+    return status

@@ -15,19 +15,6 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host, like, namespace, row_dots
 from fisherleak.engine.losses.loss import ReducedLoss
 
-__all__ = [
-    "ChangedHessian",
-    "ChangedRows",
-    "Rows",
-    "after_rows",
-    "changed_hessian",
-    "filled_up",
-    "members",
-    "middle",
-    "put_rows",
-    "times_rows",
-]
-
 NOBODY = -1
 """In place of a row's number where a set is filled up."""
 UNSURE = 1e-6

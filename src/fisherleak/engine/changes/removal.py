@@ -15,36 +15,38 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.changes.changed_rows import EPSILON, Rows, filled_up, members, put_rows
-from fisherleak.engine.changes.expansion import pays_expansion
+from fisherleak.engine.changes.gradient_beyond_hessian import pays_expansion
+from fisherleak.engine.changes.moves_of_changed_rows import solved
 from fisherleak.engine.changes.removal_expansion import pays, remainders, steepness, third_derivative
 from fisherleak.engine.changes.removal_steps import (
     WORK,
     BoundedMoves,
     Bucket,
     RemovalTask,
+    Removed,
     by_chords,
     by_higher_terms,
     by_newton,
     by_third,
+    closed_form,
     refit,
+    removed,
 )
-from fisherleak.engine.changes.removed_rows import Removed, closed_form, removed
-from fisherleak.engine.changes.solver import solved
-from fisherleak.engine.changes.starting_fit import AT_ONCE, MovingScales, StartingFit
+from fisherleak.engine.changes.starting_fit import AT_ONCE, MovingPenalty, StartingFit
 from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.mechanisms.served import Disclosed, is_disclosed
+from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
 from fisherleak.errors import FisherleakError, InvalidInputError, UnsupportedModelError
 from fisherleak.rows import gather, map_rows, rows_per_block, sum_rows
 
-__all__ = ["CLOSE", "EXACT", "check_fixed", "check_normal", "is_known", "is_light", "removal_moves", "removal_norms"]
-
 EXACT = 1e-8
 """Relative error of a move at which it counts as exact: of what decides something."""
 CLOSE = 1e-3
 """Relative error of a move of which no digit shown speaks: of what is only shown."""
+COARSE = 1e-6
+"""Errors of differences are far below such a tolerance."""
 PASSES = 12
 """Products n x p that a row takes by chords, about: T pays from p^2 of them."""
 SET_COPIES = 3
@@ -69,7 +71,8 @@ def removal_norms(
     if jacobian.gradient and not jacobian.several:
         return map_rows(_left_out_of_the_sum(jacobian), *jacobian.arrays) if sets is None else _sums_of(jacobian, sets)
     closed = loss.unit_curvature if jacobian.several else loss.quadratic
-    if closed and sets is None and (is_lazy(X) or (jacobian.several and rows is None)):
+    tied = jacobian.several and MovingPenalty.of(jacobian) is not None
+    if closed and not tied and sets is None and (is_lazy(X) or (jacobian.several and rows is None)):
         form = _closed_form_of_several(jacobian) if jacobian.several else closed_form(jacobian)
         return map_rows(form, *jacobian.arrays)
     if is_lazy(X):
@@ -164,7 +167,7 @@ def _without_known(jacobian: Jacobian) -> bool:
 
 
 def is_known(jacobian: Jacobian) -> bool:
-    """Whether ``removal_norms`` says how well presence can be told."""
+    """Whether ``removal_norms`` says how well membership can be seen."""
     in_reach = jacobian.fit.loss.quadratic or not is_lazy(jacobian.X)
     return jacobian.noise.normal and _without_known(jacobian) and in_reach
 
@@ -199,8 +202,10 @@ def _by_solver(
     """What ``finish`` makes of moves of several outputs and their errors; infinite where there is no minimum."""
     X, y, count = jacobian.X, jacobian.y, sum(int(places.shape[0]) for places, _ in buckets)
     # with the error added a length is within the tolerance of the truth, which may be shorter by the error
-    allowed, fold = tolerance / (2.0 + tolerance), MovingScales.of(jacobian)
-    shared = StartingFit(_at_minimum(jacobian), X, y, count, allowed, metric=jacobian.metric, fold=fold, strict=True)
+    allowed, moving = tolerance / (2.0 + tolerance), MovingPenalty.of(jacobian)
+    shared = StartingFit(
+        _at_minimum(jacobian), X, y, count, allowed, metric=jacobian.metric, moving=moving, strict=True
+    )
     xp = namespace(shared.inverse)
     places, parts = [], []
     for where, rows in buckets:
@@ -269,7 +274,7 @@ def _closed_form_of_several(jacobian: Jacobian) -> Callable[..., Array]:
 def _task(jacobian: Jacobian, tolerance: float) -> RemovalTask:
     """What all examples share."""
     fit, risk, metric = _at_minimum(jacobian), risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = RemovalTask(fit, risk, fit.factor.inverse(), metric, tolerance, MovingScales.of(jacobian))
+    task = RemovalTask(fit, risk, fit.factor.inverse(), metric, tolerance, MovingPenalty.of(jacobian))
     if fit.loss.quadratic:
         return task
     usual, step = _usual(task)
@@ -336,8 +341,13 @@ def _blocks(task: RemovalTask, rows: Array, doing: str) -> Iterator[tuple[int, A
 
 
 def _with_third(task: RemovalTask, count: int) -> RemovalTask:
-    """T where so many rows would cost more passes over all others."""
-    if not count or task.rest is None or not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
+    """T where so many rows would cost more passes over all others, and it is near enough: of a loss that does not state its
+    slopes T comes from differences, whose error no bound counts.
+    """
+    by_differences = task.model.loss.traits is None and task.tolerance < COARSE
+    if not count or task.rest is None or by_differences:
+        return task
+    if not pays(task.fit.n, task.risk.size) or PASSES * count < task.risk.size**2:
         return task
     return replace(task, third=third_derivative(task.risk, task.model, task.step))
 
@@ -392,4 +402,4 @@ def _removed(task: RemovalTask, rows: Array) -> Removed:
     X, y, weights = gather((task.risk.X, task.risk.y, task.risk.weights), flat)
     assert X is not None
     assert y is not None
-    return removed(task.model, task.B, X, y, weights, rows[:, None] if rows.ndim == 1 else rows, task.fold)
+    return removed(task.model, task.B, X, y, weights, rows[:, None] if rows.ndim == 1 else rows, task.moving)

@@ -16,19 +16,6 @@ from fisherleak.engine.jacobian import Model
 from fisherleak.engine.losses import Loss
 from fisherleak.rows import block_elements, sum_rows
 
-__all__ = [
-    "BEND",
-    "FOURTH",
-    "Remainders",
-    "ThirdDerivative",
-    "higher_terms",
-    "pays",
-    "remainders",
-    "slopes",
-    "steepness",
-    "third_derivative",
-]
-
 MOST_PARAMETERS = 200
 """Parameters past which T, (p + 1) p^2 / 2 numbers, is not kept: 32 MB."""
 ROWS_PER_PAIR = 4

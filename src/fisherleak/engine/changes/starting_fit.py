@@ -11,14 +11,12 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
 from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, Rows, changed_hessian
-from fisherleak.engine.changes.expansion import Expansion, expanded, pays_expansion
+from fisherleak.engine.changes.gradient_beyond_hessian import Expansion, expanded, pays_expansion
 from fisherleak.engine.fit.minimise import Fit, risk_of_fit
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.rows import block_elements, gather, rows_per_block, sum_rows
-
-__all__ = ["MovingScales", "StartingFit", "gradients_at", "roots_of_inverse"]
 
 TOLERANCE = 1e-4
 """Relative error of a move up to which it is taken as it is."""
@@ -33,47 +31,79 @@ AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class MovingScales:
-    """Scales that are folded into the model and change when rows are left out."""
+class MovingPenalty:
+    """A penalty that changes when rows are left out: by scales that are folded into the model, and by their part of n l2."""
 
-    folding: Folding
+    folding: Folding | None
     squares: Array
     weight: float
     """n l2."""
-    intercept: bool
+    level: float | None
+    """The same of the intercept; None where there is none."""
+    part: float
+    """Of the penalty, that leaves with each row: 1 / n where it is stated per row, and zero where the whole of it stays."""
+    weighted: bool = False
+    """Whether ``part`` leaves with each unit of weight, in place of each row."""
 
     @classmethod
-    def of(cls, jacobian: Any) -> MovingScales | None:
+    def of(cls, jacobian: Any) -> MovingPenalty | None:
+        """None where nothing moves it."""
         fit, folding = jacobian.fit, jacobian.folding
-        if folding is None:
+        weights = fit.sample_weight if fit.per_row == "weight" else None
+        total = fit.n if weights is None else float(host(weights).sum())
+        part = 1.0 / total if fit.per_row and (fit.l2 > 0 or fit.intercept_l2 > 0) else 0.0
+        if folding is None and not part:
             return None
-        xp = namespace(jacobian.B)
-        squares = xp.ones_like(folding.slopes) if fit.scales is None else fit.scales**2
-        return cls(folding, squares, fit.n * fit.l2, fit.intercept is not None)
+        xp, d = namespace(jacobian.B), int(fit.coef.shape[-1])
+        ones = xp.ones(d, dtype=jacobian.B.dtype, device=device(jacobian.B))
+        squares = ones if fit.scales is None else fit.scales**2
+        level = None if fit.intercept is None else fit.n * fit.intercept_l2
+        return cls(folding, squares, fit.n * fit.l2, level, part, weights is not None)
+
+    @property
+    def by_weight(self) -> bool:
+        """Whether a row without weight moves nothing when it goes."""
+        return (self.weighted or not self.part) and (self.folding is None or self.folding.weighted)
 
     def changes(self, X: Array, weights: Array | None, there: Array | None = None) -> Array:
         """Of the squared scales, (b, d)."""
+        if self.folding is None:
+            return namespace(self.squares).zeros_like(self.squares)[None, :]
         return self.folding.left_out(X, weights, self.squares, there)
+
+    def kept_without(self, count: Any) -> Any:
+        """The part of n l2 that is left without so many rows, or so much weight."""
+        return 1.0 - self.part * count
 
     def push(self, X: Array, weights: Array | None, there: Array | None = None) -> Array:
         """Diagonal of P, (b, p)."""
-        moves = self.weight * self.changes(X, weights, there)
-        xp = namespace(moves)
-        return xp.concat([moves, xp.zeros_like(moves[:, :1])], axis=1) if self.intercept else moves
+        xp = namespace(self.squares)
+        alone = xp.ones_like(self.squares[:1])
+        counts = alone * (1 if X.ndim == 2 else X.shape[1]) if there is None else xp.sum(there, axis=1)
+        if self.weighted and weights is not None:
+            counts = xp.sum(xp.reshape(weights, (X.shape[0], -1)), axis=1)
+        left = xp.broadcast_to(self.kept_without(counts), (X.shape[0],))[:, None]
+        changes = self.changes(X, weights, there)
+        # (n - k) l2 s'^2 - n l2 s^2, s' the scale without the k rows
+        moves = self.weight * (left * changes - (1.0 - left) * self.squares[None, :])
+        return moves if self.level is None else xp.concat([moves, -(1.0 - left) * self.level], axis=1)
 
     def turn(self, push: Array) -> Array:
-        """The largest part by which P changes a squared scale: |P v| by H^-1 is no more of |v| by H."""
+        """The largest part by which P changes a penalty: |P v| by H^-1 is no more of |v| by H."""
         xp = namespace(push)
         return xp.max(xp.abs(self._parts(push)), axis=1)
 
     def kept(self, push: Array) -> Array:
-        """The least part of a squared scale that P leaves, at most 1: (b,)."""
+        """The least part of a penalty that P leaves, at most 1: (b,)."""
         xp = namespace(push)
         return xp.clip(1.0 + xp.min(self._parts(push), axis=1), 0.0, 1.0)
 
     def _parts(self, push: Array) -> Array:
-        penalty = self.weight * self.squares
-        return push[:, : self.squares.shape[0]] / namespace(push).where(penalty > 0, penalty, 1.0)[None, :]
+        xp, penalty = namespace(push), self.weight * self.squares
+        if self.level is not None:
+            penalty = xp.concat([penalty, self.level * xp.ones_like(penalty[:1])])
+        # that of several outputs is the same for each
+        return push[:, : penalty.shape[0]] / xp.where(penalty > 0, penalty, 1.0)[None, :]
 
 
 @dataclass(frozen=True)
@@ -95,8 +125,8 @@ class StartingFit:
         What a row is called in a refusal; by its place, from 0, if not given.
     metric : array of shape (m, L p), optional
         What lengths of moves are measured by; if not given, as the parameters are released.
-    fold : MovingScales, optional
-        Scales that leave with rows.
+    moving : MovingPenalty, optional
+        What leaves of the penalty with rows.
     strict : bool
         Whether the error of every move, where it is an estimate too, is to be within the tolerance: no step is the last for
         being short alone, and what does not converge is fitted again by itself.
@@ -109,7 +139,7 @@ class StartingFit:
     tolerance: float = TOLERANCE
     called: Callable[[int], str] = "row {}".format
     metric: Array | None = None
-    fold: MovingScales | None = None
+    moving: MovingPenalty | None = None
     strict: bool = False
 
     @cached_property
@@ -189,6 +219,9 @@ class StartingFit:
     def length(self, moves: Array) -> Array:
         """As it is measured, (b,)."""
         xp = namespace(moves)
+        if self.metric is None:  # of several outputs this takes far fewer products than their Gram
+            seen = self.fit.uncentred(moves.T)
+            return xp.sqrt(xp.sum(seen * seen, axis=0))
         return xp.sqrt(xp.clip(row_dots(moves @ self.seen_gram, moves, xp), 0.0, None))
 
     def across(self, moves: Array) -> Array:
@@ -205,8 +238,8 @@ class StartingFit:
         """How much P may change a move, relative to H."""
         if changes.push is None:
             return 0.0
-        if self.fold is not None:
-            return self.fold.turn(changes.push)
+        if self.moving is not None:
+            return self.moving.turn(changes.push)
         xp, penalty = namespace(changes.push), self.risk.penalty
         return xp.max(xp.abs(changes.push) / xp.where(penalty > 0, penalty, 1.0)[None, :], axis=1)
 
@@ -251,9 +284,9 @@ class StartingFit:
         xp = namespace(self.X)
         changes, old = self._gathered(rows)
         push = None
-        if self.fold is not None:
+        if self.moving is not None:
             there = xp.astype(changes.rows >= 0, changes.omega.dtype)
-            moved = self.fold.push(xp.reshape(old, (*changes.rows.shape, -1)), changes.omega, there)
+            moved = self.moving.push(xp.reshape(old, (*changes.rows.shape, -1)), changes.omega, there)
             push = xp.tile(moved, (1, self.loss.outputs))
         gone = xp.zeros_like(changes.omega)
         return ChangedRows(changes.rows, changes.x, None, changes.y, changes.y, changes.omega, gone, push)

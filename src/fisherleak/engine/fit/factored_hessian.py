@@ -21,8 +21,6 @@ from fisherleak._support.arrays import Array, cholesky_inverse, device, host, na
 from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NearSingularWarning, SingularHessianError
 
-__all__ = ["Factor", "Wide", "factorise", "gram", "warn_if_near_singular"]
-
 REFUSE_ABOVE = 1e12
 """Condition number past which fewer than about four digits of the inverse are left."""
 WARN_ABOVE = 1e9

@@ -22,9 +22,8 @@ from fisherleak._support.checks import check_positive, column_names
 from fisherleak._support.notebook import panel
 from fisherleak._support.pickles import Pickled
 from fisherleak.engine.fit.factored_hessian import Factor, factorise, gram, warn_if_near_singular
-from fisherleak.engine.fit.newton import newton, started
-from fisherleak.engine.fit.risk import Point, Risk, with_constant
-from fisherleak.engine.fit.separation import refuse_separated_rows
+from fisherleak.engine.fit.newton import newton, refuse_separated_rows, started
+from fisherleak.engine.fit.risk import PerRow, Point, Risk, with_constant
 from fisherleak.engine.fit.training_data import TrainingData, training_data
 from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
@@ -34,20 +33,6 @@ from fisherleak.rows import sum_rows
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
-
-__all__ = [
-    "Fit",
-    "check_determined",
-    "distance",
-    "fit_at",
-    "is_fit",
-    "minimise",
-    "minimised",
-    "minimised_on",
-    "moved_to_minimum",
-    "one_by_one",
-    "risk_of_fit",
-]
 
 
 @dataclass(frozen=True)
@@ -94,6 +79,10 @@ class Fit(Pickled):
         Distance from the minimum of a fit that was moved there; None where ``distance`` says it.
     classes : array of shape (K,) or None
         The classes of a model of several, sorted; None for numbers, and for one output.
+    per_row : bool or "weight"
+        Whether the penalty leaves with rows, (n - k) l2 without k of them, as where a table is trained without them. "weight":
+        by their part of all weights, as scikit-learn's PoissonRegressor states it. If not, n l2 stays the same number, as
+        Ridge and LogisticRegression state it.
     """
 
     coef: Array
@@ -113,6 +102,7 @@ class Fit(Pickled):
     scales: Array | None = field(default=None, repr=False)
     left: float | None = field(default=None, repr=False)
     classes: NDArray[Any] | None = None
+    per_row: PerRow = field(default=False, repr=False)
 
     def _repr_html_(self) -> str:
         levels = [] if self.intercept is None else host(self._each(self.intercept)).tolist()
@@ -307,7 +297,7 @@ def risk_of_fit(fit: Fit, X: Array, y: Array) -> Risk:
     names = tuple(f"feature {j}" for j in range(X.shape[1]))
     data = TrainingData(X, y, fit.sample_weight, names, fit.classes)
     own = (fit.loss, fit.l2, fit.intercept is not None, fit.intercept_l2)
-    return Risk.on(data, *own, fit.centre, fit.scales)
+    return Risk.on(data, *own, fit.centre, fit.scales, fit.per_row)
 
 
 def distance(fit: Fit, X: Array, y: Array) -> float:
@@ -342,6 +332,7 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit
         level=level,
         scales=risk.scales,
         classes=risk.classes,
+        per_row=risk.per_row,
     )
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from fisherleak.engine.losses.multi_output import own_class
 from fisherleak.errors import NotConvergedError
 from fisherleak.rows import block_elements, map_rows, sum_rows
 
-__all__ = ["Point", "Risk", "largest_of", "with_constant"]
+PerRow = bool | Literal["weight"]
 
 ROUNDING = 1e-5
 """Share of a residual's rounding terms in the size of the gradient, so that a perfect fit can reach the goal too."""
@@ -95,6 +95,8 @@ class Risk(TrainingData):
     known_centre: Array | None = None
     scales: Array | None = None
     """(d,): l2 is on each coefficient times its scale, for preprocessing that is folded in."""
+    per_row: PerRow = False
+    """As :class:`Fit` has it."""
 
     @classmethod
     def on(
@@ -106,11 +108,12 @@ class Risk(TrainingData):
         intercept_l2: float = 0.0,
         known_centre: Array | None = None,
         scales: Array | None = None,
+        per_row: PerRow = False,
     ) -> Self:
         """The risk of a loss and a penalty on training data."""
         own = (data.X, data.y, data.weights, data.names, data.classes)
         rest: Json = {"intercept_l2": intercept_l2, "known_centre": known_centre, "scales": scales}
-        return cls(*own, loss=loss, l2=l2, intercept=intercept, **rest)
+        return cls(*own, loss=loss, l2=l2, intercept=intercept, per_row=per_row, **rest)
 
     @property
     def outputs(self) -> int:
@@ -380,7 +383,7 @@ class Risk(TrainingData):
 
 def _rounding(loss: Loss, z: Array, y: Array, a: Array, xp: Any) -> tuple[Array, Array]:
     """What one unit of rounding in z and y of one output does to r, and to the loss for each unit of r: (b,) both."""
-    by_label = xp.abs(loss.c(z, y) * y)
+    by_label = xp.abs(loss.c(z, y) * y) / loss.label_unit
     return a * xp.abs(z) + by_label, xp.abs(z) + xp.minimum(xp.abs(y), by_label / xp.where(a > 0, a, 1.0))
 
 

@@ -17,8 +17,6 @@ from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.jacobian.perturbation import Attribute
 
-__all__ = ["BlockMap", "Place", "merged", "places_of"]
-
 
 @dataclass(frozen=True)
 class Place:

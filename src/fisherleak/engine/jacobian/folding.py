@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from fisherleak._support.arrays import Array, as_real, device, host, namespace
 
-__all__ = ["Filling", "Folding"]
-
 
 @dataclass(frozen=True)
 class Filling:

@@ -17,10 +17,8 @@ from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, local_directions, map_of
 from fisherleak.engine.losses.loss import Loss, ReducedLoss
-from fisherleak.engine.mechanisms.served import Disclosed, is_disclosed
+from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
-
-__all__ = ["Derivatives", "Jacobian", "Model", "Scores", "held_levels", "jacobian_of"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ never formed where it is the identity or a part of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,17 +24,6 @@ from fisherleak._support.grids import GAP
 from fisherleak.engine.encodings import Encoding, tangent_basis
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import map_rows
-
-__all__ = [
-    "Attribute",
-    "PerturbationMap",
-    "absent_in",
-    "as_attributes",
-    "chosen_attributes",
-    "local_directions",
-    "map_of",
-    "tangent_basis",
-]
 
 
 @dataclass(frozen=True)
@@ -55,6 +44,9 @@ class Attribute:
         encoders.
     gaps : bool
         Whether some rows lack it: the first of its columns is ``GAP`` there, and no part of such a row moves with it.
+    coded : bool
+        Whether its directions are those of codes or indicators of levels, so that no eta is in the column's own unit, be it of
+        numbers or not; what has an encoding is.
 
     Examples
     --------
@@ -70,6 +62,7 @@ class Attribute:
     directions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     encoding: Encoding | None = field(default=None, compare=False, repr=False)
     gaps: bool = field(default=False, repr=False)
+    coded: bool = field(default=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -78,6 +71,7 @@ class Attribute:
         directions: Any = None,
         encoding: Encoding | None = None,
         gaps: bool = False,
+        coded: bool = False,
     ) -> None:
         items = [columns] if isinstance(columns, str) else list(columns)
         plain = all(type(j) is int for j in items)
@@ -104,6 +98,7 @@ class Attribute:
         object.__setattr__(self, "directions", directions)
         object.__setattr__(self, "encoding", encoding)
         object.__setattr__(self, "gaps", gaps)
+        object.__setattr__(self, "coded", coded or encoding is not None)
 
     @classmethod
     def one_hot(cls, name: str, columns: Sequence[int]) -> Attribute:
@@ -123,9 +118,14 @@ class Attribute:
         return len(self.columns) if self.directions is None else int(self.directions.shape[-1])
 
     @property
+    def curved(self) -> bool:
+        """Whether preprocessing has a derivative of its own for every row."""
+        return self.directions is not None and self.directions.ndim == 3
+
+    @property
     def local(self) -> bool:
         """Whether the directions differ from row to row."""
-        return self.gaps or (self.directions is not None and self.directions.ndim == 3)
+        return self.gaps or self.curved
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,17 @@ def local_directions(attributes: Sequence[Attribute], X: Array, reference: Array
 def _there(column: int, X: Array) -> Array:
     xp = namespace(X)
     return xp.astype(X[:, column] != GAP, xp.float64)
+
+
+def gaps_of(attributes: Sequence[Attribute], reference: Array) -> Callable[[Array], Array] | None:
+    """A function from rows to where each change acts, (b, m): 0 where its value is missing, else 1. None without gaps."""
+    if not any(attribute.gaps for attribute in attributes):
+        return None
+    xp = namespace(reference)
+    own = [attribute.columns[0] if attribute.gaps else -1 for attribute in attributes for _ in range(attribute.size)]
+    columns = like(np.maximum(own, 0), reference, xp)
+    whole = like(np.where(np.array(own) < 0, 1.0, 0.0), reference, xp)
+    return lambda X: xp.maximum(xp.astype(xp.take(X, columns, axis=1) != GAP, xp.float64), whole[None, :])
 
 
 def absent_in(attributes: Sequence[Attribute], X: NDArray[np.float64]) -> NDArray[np.bool_] | None:

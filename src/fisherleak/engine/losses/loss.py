@@ -14,29 +14,15 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, like, namespace
 
-__all__ = [
-    "FAR",
-    "Derivative",
-    "Labels",
-    "Loss",
-    "Matrix",
-    "ReducedLoss",
-    "Traits",
-    "identity_curvature",
-    "no_slope",
-    "reduced_loss",
-    "within_reach",
-]
-
 Derivative = Callable[[Array, Array], Array]
 Matrix = NDArray[np.float64]
-FAR = 1e60
+FARTHEST = 1e60
 """Linear predictors are cut here: a trial step that is too long by far must not overflow, and no minimum lies there."""
 
 
 def within_reach(z: Array) -> Array:
     """Linear predictors, cut where nothing is left to tell."""
-    return namespace(z).clip(z, -FAR, FAR)
+    return namespace(z).clip(z, -FARTHEST, FARTHEST)
 
 
 def no_slope(z: Array, y: Array) -> Array:
@@ -163,6 +149,8 @@ class Loss:
         Whether the classes' probabilities are proportional to the exponentials of the predictors, and add up to one.
     width : float, optional
         w of ``ReducedLoss`` for several outputs, where it is known.
+    label_unit : float
+        How far the label moves where ``c`` counts one.
     """
 
     name: str
@@ -179,6 +167,7 @@ class Loss:
     classes: bool = False
     shares: bool = False
     width: float | None = None
+    label_unit: float = 1.0
 
     def __post_init__(self) -> None:
         # a copy with other functions keeps nothing that was proved of the first

@@ -16,8 +16,6 @@ from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.encodings import tangent_basis
 from fisherleak.engine.losses.loss import Labels, Loss, Matrix, identity_curvature
 
-__all__ = ["CLASS_TARGETS", "ONE_AGAINST_REST", "SEVERAL_NUMBERS", "SOFTMAX", "own_class"]
-
 
 def _finite(y: Array) -> Array:
     return namespace(y).isfinite(y)

@@ -10,8 +10,6 @@ from fisherleak.engine.losses.loss import Labels, Loss, Traits, no_slope
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import sum_rows
 
-__all__ = ["GAMMA", "LOGISTIC", "POISSON", "SQUARED", "pseudo_huber"]
-
 
 def _real(y: Array) -> Array:
     return namespace(y).isfinite(y)

@@ -11,34 +11,27 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.mechanisms.perturbed import check_tilt, minima
-from fisherleak.engine.noise.calibrated import Calibration, has_own_shape
-from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
-from fisherleak.engine.noise.covariance import EqualByShape, checked_shape
+from fisherleak.engine.mechanisms.perturbed_minimisers import check_tilt, minima
+from fisherleak.engine.noise.add_noise_and_round import NoisePanel
+from fisherleak.engine.noise.calibration_record import (
+    Calibration,
+    calibration_in,
+    calibration_told,
+    check_scale,
+    has_own_shape,
+)
+from fisherleak.engine.noise.gaussian import EqualByShape, checked_shape
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-__all__ = [
-    "MECHANISMS",
-    "ObjectivePerturbation",
-    "Posterior",
-    "SelfShaped",
-    "Spectrum",
-    "check_squared",
-    "is_self_shaped",
-    "released_inverse",
-    "rows_decide",
-]
 
-Vector = NDArray[np.float64]
 DRAWS = 2048
 """Draws that information is averaged over where it has no closed form."""
 LEAST_DRAWS = 100
@@ -78,7 +71,7 @@ def check_squared(fit: Fit, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(NoisePanel):
     r"""Posterior (Gibbs) sampling: one draw from :math:`e^{-risk(w) / T}`, passed as ``noise=`` to :func:`fisherleak.measure`.
 
     Parameters
@@ -155,7 +148,7 @@ class Posterior:
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectivePerturbation(EqualByShape):
+class ObjectivePerturbation(EqualByShape, NoisePanel):
     r"""Objective perturbation: the minimiser of :math:`risk(w) + b \cdot w` with b from :math:`N(0, \sigma^2 C)`.
 
     Parameters

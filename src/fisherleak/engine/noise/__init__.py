@@ -16,7 +16,7 @@ from typing import Any
 from fisherleak._support.checks import nearest
 from fisherleak.engine.noise.add_noise_and_round import drawn, grid_of, released
 from fisherleak.engine.noise.bounded import Bounded
-from fisherleak.engine.noise.contract import Noise, check_noise
+from fisherleak.engine.noise.calibration_record import Noise, check_noise
 from fisherleak.engine.noise.gaussian import Gaussian
 from fisherleak.engine.noise.laplace import Laplace
 from fisherleak.errors import InvalidInputError
@@ -39,7 +39,7 @@ NOISES: dict[str, type[Noise]] = {"Gaussian": Gaussian, "Laplace": Laplace, "Bou
 
 
 def noise_from_record(record: Mapping[str, Any]) -> Noise:
-    """The noise that a card tells of."""
+    """The noise that a model card tells of."""
     kind = record.get("kind")
     if kind not in NOISES:
         raise InvalidInputError(f"noise is of kind {kind!r}, which is not known. {nearest(str(kind), list(NOISES))}")

@@ -16,27 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from fisherleak._support.namespaces import Vector
 from fisherleak._support.notebook import panel
-from fisherleak.engine.noise.calibrated import calibration_of
-from fisherleak.engine.noise.contract import Noise, check_noise
+from fisherleak.engine.noise.calibration_record import Noise, calibration_of, check_noise
 from fisherleak.errors import InvalidInputError
 
-__all__ = [
-    "OneDraw",
-    "SystemGenerator",
-    "check_fine",
-    "drawn",
-    "generator",
-    "grid_below",
-    "grid_of",
-    "on_grid",
-    "released",
-    "rounded",
-    "signs_and_uniforms",
-    "to_significant_bits",
-]
-
-Vector = NDArray[np.float64]
 STEPS = 1024
 """Steps of the grid in the standard deviation of a parameter's noise, at least."""
 SMALLEST = 5e-324
@@ -106,14 +90,18 @@ def _shape(size: Any) -> tuple[int, ...]:
     return () if size is None else (int(size),) if np.ndim(size) == 0 else tuple(int(k) for k in size)
 
 
-class OneDraw:
-    """One draw from many, with the seed checked, and how a notebook shows a noise."""
+class NoisePanel:
+    """How a notebook shows a noise, or a mechanism that draws it."""
 
     def _repr_html_(self: Any) -> str:
         shape = getattr(self, "shape", None)
         pairs: list[tuple[str, object]] = [("scale", f"{float(self.scale):.6g}")]
         pairs += [] if shape is None else [("shape", f"its own, for {len(shape)} parameters")]
         return panel(f"{type(self).__name__} noise", pairs, "On every released parameter.")
+
+
+class OneDraw(NoisePanel):
+    """One draw from many, with the seed checked."""
 
     def draw(self: Any, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
         """One draw of shape (size,).

@@ -8,16 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise.add_noise_and_round import OneDraw
-from fisherleak.engine.noise.calibrated import Calibration
-from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told, check_scale
 
-__all__ = ["Bounded"]
-
-Vector = NDArray[np.float64]
 STEPS_TO_QUANTILE = 12
 """Newton's steps, or halvings of an interval, to a quantile of bounded noise."""
 BY_CUBE = 1e-9

@@ -8,16 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise.add_noise_and_round import OneDraw
-from fisherleak.engine.noise.calibrated import Calibration
-from fisherleak.engine.noise.contract import calibration_in, calibration_told, check_scale
-
-__all__ = ["Laplace"]
-
-Vector = NDArray[np.float64]
+from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told, check_scale
 
 
 @dataclass(frozen=True)

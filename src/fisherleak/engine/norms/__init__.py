@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.mechanisms.served import Disclosed
+from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
 from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases

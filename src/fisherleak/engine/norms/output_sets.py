@@ -1,23 +1,223 @@
-"""Sets of examples of several outputs, and columns over all examples, where all rows move alike.
+"""Sets of examples of several outputs, and columns over all examples, where all rows that have a value move alike.
 
 Mathematics: 2.6, ``docs/mathematics/norms.md``.
+
+Also here: the small matrices of examples of several outputs, from a few products for a block of rows: see
+``several_outputs``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fisherleak._support.arrays import Array, host, is_lazy, namespace
-from fisherleak._support.namespaces import Sums
+import numpy as np
+
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.grids import GAP
+from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.information import GROUP_VALUES, Product
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian import Jacobian, Scores
+from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, gaps_of, map_of
 from fisherleak.engine.norms.eigenvalues.largest import top_by_products, top_of_factors
-from fisherleak.engine.norms.output_grams import identity
 from fisherleak.rows import block_elements, sum_rows
 
-__all__ = ["column_norms", "set_product_of"]
+
+def identity(p: int, reference: Array) -> Array:
+    """On the device of the reference."""
+    return like(np.eye(p), reference, namespace(reference))
+
+
+@dataclass(frozen=True)
+class GramParts:
+    """What blocks of rows have to know to make C, T, N and F: small arrays only, so that they can travel there."""
+
+    make: Callable[..., Scores]
+    first: Array
+    second: Array
+    """Places of the pairs k <= l of outputs."""
+    direct: Array
+    """(pairs, m^2), or (pairs, m) for the diagonals alone: C from products of r."""
+    across: Array
+    """(L p, L m): T from r (x) x."""
+    lengths: Array
+    """(p, pairs p): S_kl x of all pairs."""
+    VE: Array
+    """(L, m)."""
+    by_label: Array
+    diagonal: bool
+    folded: _Folded | None = None
+
+    def moves(self, X: Array, weights: Array | None) -> Array | None:
+        """What changes of features do through their scales, (b, p); None where nothing is folded in."""
+        return None if self.folded is None else self.folded.moves(X, weights)
+
+    @classmethod
+    def of(cls, J: Jacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> GramParts:
+        xp = namespace(J.B)
+        L, p = J.outputs, J.width
+        E = J.map(attributes)
+        m = E.width
+        after = xp.reshape(E.after(xp.reshape(S, (-1, p))), (L, p, L, m))  # S_kl E
+        both = E.after(
+            xp.reshape(xp.permute_dims(after, (0, 2, 3, 1)), (L * L * m, p))
+        )  # of (k, l, m), its columns by E
+        both = xp.reshape(both, (L, L, m, m))
+        one, two = np.triu_indices(L)
+        first, second = (like(places, J.B, xp) for places in (one, two))
+        pairs = like(one * L + two, J.B, xp)
+        twice = like(np.where(one == two, 1.0, 2.0), J.B, xp)
+        picked = xp.take(xp.reshape(both, (L * L, m, m)), pairs, axis=0)
+        picked = 0.5 * twice[:, None, None] * (picked + xp.matrix_transpose(picked))
+        if diagonal:
+            direct = xp.sum(picked * identity(m, J.B)[None, :, :], axis=2)
+        else:
+            direct = xp.reshape(picked, (picked.shape[0], m * m))
+        blocks = xp.take(xp.reshape(xp.permute_dims(S, (0, 2, 1, 3)), (L * L, p, p)), pairs, axis=0)
+        return cls(
+            make=J.model.scores,
+            first=first,
+            second=second,
+            direct=direct,
+            # S_kl has x on its right side and E on its left: T_l = sum_k r_k E^T S_kl x
+            across=xp.reshape(xp.permute_dims(xp.reshape(after, (L, p, L, m)), (2, 1, 0, 3)), (L * p, L * m)),
+            lengths=xp.reshape(xp.permute_dims(blocks, (1, 0, 2)), (p, -1)),
+            VE=E.after(J.slopes),
+            by_label=J.by_label,
+            diagonal=diagonal,
+            folded=_Folded.of(J, S, attributes, diagonal),
+        )
+
+    def values(self, label: bool) -> int:
+        """Values of a row, for the size of blocks."""
+        L, m = self.VE.shape
+        pairs, p = int(self.first.shape[0]), int(self.lengths.shape[0])
+        small = m if self.diagonal else 2 * (m + int(label) * L) ** 2
+        small += 0 if self.folded is None else self.folded.values
+        return int(small + pairs * (p + 1) + L * p + 5 * L * m + 3 * L * L)
+
+    def of_rows(self, part: Scores, xp: Namespace, moves: Array | None) -> tuple[Array, Array, Array, Array]:
+        """C (b, m^2 or m), T (b, L, m), N (b, L, L) and F (b, L, m)."""
+        b, L = part.r.shape
+        p, m = part.x.shape[1], self.VE.shape[1]
+        # C, T and N of the second formula of section 2.5, by pairs of outputs
+        direct = (xp.take(part.r, self.first, axis=1) * xp.take(part.r, self.second, axis=1)) @ self.direct
+        T = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (b, L * p)) @ self.across
+        along = xp.reshape(part.x @ self.lengths, (b, -1, p))
+        lengths = (along @ part.x[:, :, None])[:, :, 0]
+        places = np.zeros((L, L), dtype=np.int64)
+        places[np.triu_indices(L)] = np.arange(lengths.shape[1])
+        places = np.maximum(places, places.T)
+        N = xp.reshape(xp.take(lengths, like(places.reshape(-1), part.x, xp), axis=1), (b, L, L))
+        T = xp.reshape(T, (b, L, m))
+        if self.folded is not None and moves is not None and m:
+            direct, T = self.folded.added(direct, T, part, moves, xp)
+        assert part.A is not None
+        return direct, T, N, part.A @ self.VE[None, :, :]
+
+    def gram(self, part: Scores, label: bool, xp: Namespace, moves: Array | None) -> tuple[Array, Array]:
+        """J_i^T J_i, (b, m + q, m + q), and the size of the terms that make its first block, (b,)."""
+        direct, T, N, F = self.of_rows(part, xp, moves)
+        b, m = part.r.shape[0], self.VE.shape[1]
+        q = self.by_label.shape[1]
+        omega = part.omega[:, None, None]
+        if m == 0:
+            return omega**2 * (self.by_label.T[None, :, :] @ N @ self.by_label[None, :, :]), xp.zeros_like(part.omega)
+        C = xp.reshape(direct, (b, m, m))
+        NF = N @ F
+        # C + T^T F + F^T T + F^T N F, and below the blocks of the label (section 2.5); D is `by_label`
+        half = xp.matrix_transpose(F) @ (T + 0.5 * NF)
+        G = C + half + xp.matrix_transpose(half)
+        terms = xp.sum(xp.reshape(direct, (b, -1))[:, :: m + 1], axis=1) + xp.sum(NF * F, axis=(1, 2))
+        if not label:
+            return G, terms
+        lowered = -omega * (self.by_label.T[None, :, :] @ (T + NF))
+        own = omega**2 * (self.by_label.T[None, :, :] @ N @ self.by_label[None, :, :])
+        top = xp.concat([G, xp.matrix_transpose(lowered)], axis=2)
+        assert own.shape[1] == q
+        return xp.concat([top, xp.concat([lowered, own], axis=2)], axis=1), terms
+
+
+@dataclass(frozen=True)
+class _Folded:
+    r"""What scalers that are folded in add to C and T, with g what a change of each feature does through its scale.
+
+    The direct effect of a change is then :math:`(r_l + V_{lk} g_k) e_k` in place of :math:`r_l e_k`, so that before E
+
+    .. math::
+
+        C \leftarrow C + M + M^T + K \circ g g^T, \qquad T_{l'} \leftarrow T_{l'} + g \circ \sum_l V_l \circ S_{ll'} x ,
+
+        M_{kk'} = g_{k'} \sum_{ll'} r_l S_{ll'}^{kk'} V_{l'k'}, \qquad K_{kk'} = \sum_{ll'} V_{lk} S_{ll'}^{kk'} V_{l'k'} .
+
+    E has no other rows than those of the s features that the attributes feed, so that k and k' run over these alone; over
+    k = k' where only diagonals are wanted, of attributes that feed one feature each.
+    """
+
+    moves_of: Callable[..., Array]
+    columns: Array
+    """(s,): the features that the attributes feed."""
+    E: PerturbationMap
+    """(s, m)."""
+    pulled: Array
+    """(L, s^2), or (L, s) for the diagonals alone: M from r, before g."""
+    both: Array
+    """(s, s), or (s,): K."""
+    across: Array
+    """(p, L s): what is added to T, from x."""
+    diagonal: bool
+
+    @classmethod
+    def of(cls, J: Jacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool) -> _Folded | None:
+        moves = J.moves()
+        if moves is None or not attributes:
+            return None
+        assert not diagonal or all(len(attribute.columns) == 1 for attribute in attributes)
+        xp = namespace(J.B)
+        fed = sorted({j for attribute in attributes for j in attribute.columns})
+        places = {j: k for k, j in enumerate(fed)}
+        moved = [Attribute(a.name, [places[j] for j in a.columns], a.directions) for a in attributes]
+        columns = like(np.array(fed, dtype=np.int64), J.B, xp)
+        L, p, s = J.outputs, J.width, len(fed)
+        V, rows = xp.take(J.slopes, columns, axis=1), xp.take(S, columns, axis=1)  # (l, s), (l, s, l', p)
+        pulled = xp.sum(xp.take(rows, columns, axis=3) * V[None, None, :, :], axis=2)
+        both = xp.sum(V[:, :, None] * pulled, axis=0)
+        across = xp.sum(rows * V[:, :, None, None], axis=0)  # (s, l', b)
+        if diagonal:
+            pulled, both = (xp.sum(each * identity(s, J.B), axis=-1) for each in (pulled, both))
+        return cls(
+            moves_of=moves,
+            columns=columns,
+            E=map_of(moved, s, J.B),
+            pulled=xp.reshape(pulled, (L, -1)),
+            both=both,
+            across=xp.reshape(xp.permute_dims(across, (2, 1, 0)), (p, L * s)),
+            diagonal=diagonal,
+        )
+
+    @property
+    def values(self) -> int:
+        """Values of a row, for the size of blocks."""
+        return 4 * int(self.pulled.shape[1]) + int(self.across.shape[1])
+
+    def moves(self, X: Array, weights: Array | None) -> Array:
+        return self.moves_of(X, weights)
+
+    def added(self, direct: Array, T: Array, part: Scores, moves: Array, xp: Namespace) -> tuple[Array, Array]:
+        """C and T with what the scales add."""
+        (b, L), s, m = part.r.shape, int(self.columns.shape[0]), self.E.width
+        g = xp.take(moves, self.columns, axis=1)
+        bent = xp.reshape(xp.reshape(part.x @ self.across, (b, L, s)) * g[:, None, :], (b * L, s))
+        T = T + xp.reshape(self.E.after(bent), (b, L, m))
+        if self.diagonal:
+            more = (2.0 * (part.r @ self.pulled) + self.both[None, :] * g) * g
+            return direct + more @ self.E.after(identity(s, g)) ** 2, T
+        M = xp.reshape(part.r @ self.pulled, (b, s, s)) * g[:, None, :]
+        more = M + xp.matrix_transpose(M) + self.both[None, :, :] * g[:, :, None] * g[:, None, :]
+        once = xp.reshape(self.E.after(xp.reshape(more, (b * s, s))), (b, s, m))
+        twice = self.E.after(xp.reshape(xp.matrix_transpose(once), (b * m, s)))
+        return direct + xp.reshape(twice, (b, m * m)), T
+
 
 MANY_PARAMETERS = 384
 """Parameters from which on columns come by products: half the time of Gram matrices there, a thirteenth at 640."""
@@ -28,12 +228,13 @@ BLOCKS = 2
 
 
 def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Product:
-    """J_S J_S^T of attributes that move all rows alike, as a sum over rows."""
+    """J_S J_S^T of attributes that move all rows alike, as a sum over rows; those with gaps feed one feature each."""
     xp = namespace(J.B)
     E = J.map(attributes)
     make, moves, VE, by_label = J.model.scores, J.moves(), E.after(J.slopes), J.by_label
     L, p, m = J.outputs, J.width, E.width
     matrix = E.after(identity(p, J.B))
+    there, lacking = gaps_of(attributes, J.B), _Lacking.of(J, attributes)
     CC = by_label @ by_label.T
 
     def block(X: Array, y: Array, weights: Array | None) -> Sums:
@@ -41,6 +242,7 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
         b = part.r.shape[0]
         assert part.A is not None
         F = part.A @ VE[None, :, :]
+        F = F if there is None else F * there(X)[:, None, :]
         # (F F^T + omega^2 C C^T) (x) x x^T, the last term of the formula of section 2.6
         FF = F @ xp.matrix_transpose(F)
         if label:
@@ -51,15 +253,16 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
             squares.append(part.x.T @ row)
         # sum of F_l (x) r_k x: (L m, L p)
         cross = xp.reshape(F, (b, L * m)).T @ xp.reshape(part.r[:, :, None] * part.x[:, None, :], (b, L * p))
-        sums = (part.r.T @ part.r, cross, *squares)
-        if moves is None or not m:
+        g = None if moves is None or not m else moves(X, weights)
+        sums = (*lacking.sums(X, part.r, g), part.r.T @ part.r, cross, *squares)
+        if g is None:
             return sums
-        g = moves(X, weights)
         bent = xp.reshape((F @ matrix.T[None, :, :]) * g[:, None, :], (b, L * p))
         return (part.r.T @ g, g.T @ g, bent.T @ part.x, *sums)
 
     def middle(sums: Sums) -> Array:
         scales, rest = (sums[:3], sums[3:]) if moves is not None and m else ((), sums)
+        gone, rest = rest[: lacking.count], rest[lacking.count :]
         R, cross, *squares = rest
         total = _of_squares(squares, L, p)
         if m:
@@ -77,12 +280,47 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
             direct = xp.reshape(spread * (matrix @ matrix.T)[None, :, None, :], (L * p, L * p))
             moved = xp.reshape(moved, (L * p, L * p))
             total = total + direct + moved + moved.T
-        return total
+        return lacking.taken_from(total, gone)
 
     def finish(sums: Sums) -> Array:
         return J.B @ middle(sums) @ J.B.T
 
     return Product(J.arrays, block, finish, int(J.B.shape[0]), top_of_factors(J.B, middle))
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """What D_i D_i^T of all rows has too much where rows lack a value: d d^T of each such feature, summed over these rows."""
+
+    J: Jacobian
+    columns: tuple[int, ...]
+    squares: tuple[float, ...]
+    """Of how fast each change moves its feature."""
+
+    @classmethod
+    def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Lacking:
+        some = [(a.columns[0], a.directions) for a in attributes if a.gaps]
+        return cls(J, tuple(j for j, _ in some), tuple(1.0 if E is None else float((E**2).sum()) for _, E in some))
+
+    @property
+    def count(self) -> int:
+        return len(self.columns)
+
+    def sums(self, X: Array, r: Array, g: Array | None) -> list[Array]:
+        xp, found = namespace(self.J.B), []
+        for j in self.columns:
+            d = r if g is None else r + g[:, j][:, None] * self.J.slopes[:, j][None, :]
+            d = d * xp.astype(X[:, j] == GAP, xp.float64)[:, None]
+            found.append(d.T @ d)
+        return found
+
+    def taken_from(self, total: Array, sums: Sequence[Array]) -> Array:
+        xp, (L, p) = namespace(total), (self.J.outputs, self.J.width)
+        for j, square, own in zip(self.columns, self.squares, sums, strict=True):
+            one = identity(p, total)[:, j]
+            at = xp.reshape(own[:, None, :, None] * (one[:, None] * one[None, :])[None, :, None, :], (L * p, L * p))
+            total = total - square * at
+        return total
 
 
 def _of_squares(parts: Sequence[Array], L: int, p: int) -> Array:
@@ -96,7 +334,7 @@ def _of_squares(parts: Sequence[Array], L: int, p: int) -> Array:
 
 
 def column_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list[float]:
-    """||J_j|| over all examples of attributes of one direction that all rows share."""
+    """||J_j|| over all examples of attributes of one direction that all rows share, but for those that lack a value."""
     columns = _Columns(J, tuple(attributes))
     if is_lazy(J.X) or J.B.shape[0] < MANY_PARAMETERS:
         squares = columns.by_grams(range(len(attributes)))
@@ -119,7 +357,8 @@ class _Columns:
         """Squared norms, as many columns at a time as a block of rows has room for."""
         J = self.J
         E = J.map(self.attributes)
-        state = (E.after(J.slopes).T, E.after(identity(J.width, J.B)).T)
+        places = np.arange(len(self.attributes), dtype=np.float64)[:, None]
+        state = (E.after(J.slopes).T, E.after(identity(J.width, J.B)).T, like(places, J.B, namespace(J.B)))
         at_once = max(1, GROUP_VALUES // (8 * int(J.B.shape[1]) + 8 * int(J.B.shape[0])))
         values: list[float] = []
         residuals: list[float] = []
@@ -137,7 +376,8 @@ class _Columns:
         """B sum_i Z_ij (Z_ij . B^T u_j) of a vector for each column, (c, released parameters)."""
         J = self.J
         xp = namespace(J.B)
-        VE, E = state
+        VE, E, places = state
+        there = gaps_of([self.attributes[int(j)] for j in host(places)[:, 0]], J.B)
         make, moves, V = J.model.scores, J.moves(), J.slopes
         (c, L), p = VE.shape, J.width
         inner = xp.reshape(U @ J.B, (c, L, p))
@@ -154,6 +394,7 @@ class _Columns:
             met = xp.sum(F * xp.reshape(part.x @ along, (b, c, L)), axis=2) + part.r @ onto
             g = None if moves is None else moves(X, weights)
             met = met if g is None else met + g @ scaled
+            met = met if there is None else met * there(X)
             bent = part.x.T @ xp.reshape(F * met[:, :, None], (b, c * L))
             return (bent, met.T @ part.r, *(() if g is None else (met.T @ g,)))
 
@@ -176,7 +417,7 @@ class _Columns:
         J = self.J
         xp = namespace(J.B)
         make, moves, V, E = J.model.scores, J.moves(), J.slopes, J.map(attributes)
-        directions, VE = E.after(identity(J.width, J.B)), E.after(J.slopes)
+        directions, VE, there = E.after(identity(J.width, J.B)), E.after(J.slopes), gaps_of(attributes, J.B)
         L, p, m = J.outputs, J.width, len(attributes)
 
         def block(X: Array, y: Array, weights: Array | None) -> Sums:
@@ -185,10 +426,12 @@ class _Columns:
             F = part.A @ VE[None, :, :]
             direct = part.r[:, :, None]
             direct = direct if moves is None else direct + V[None, :, :] * moves(X, weights)[:, None, :]
+            acts = None if there is None else there(X)
             found = []
             for j in range(m):
                 # Z_ij (section 2.6)
                 rows = F[:, :, j, None] * part.x[:, None, :] + direct * directions[:, j][None, None, :]
+                rows = rows if acts is None else rows * acts[:, j][:, None, None]
                 flat = xp.reshape(rows, (part.x.shape[0], L * p))
                 found.append(flat.T @ flat)
             return tuple(found)

@@ -17,16 +17,13 @@ from fisherleak._support.arrays import Array, host, like, namespace, on_accelera
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.information import Information, Product, Release, Releases, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, gaps_of
 from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
 from fisherleak.engine.norms.kernels import pays_for_loading
-from fisherleak.engine.norms.output_grams import GramParts, identity
-from fisherleak.engine.norms.output_sets import column_norms, set_product_of
+from fisherleak.engine.norms.output_sets import GramParts, column_norms, identity, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, gather, map_rows
-
-__all__ = ["SeveralOutputs", "StackedOutputs", "refuse_several"]
 
 COMPILED_FROM = 2**20
 """Values in the features of all rows from which compiled kernels pay: 0.5 s of 1.7 s at 20,000 x 30 of three classes."""
@@ -56,7 +53,7 @@ class SeveralOutputs(Release):
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
-        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.local]
+        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.curved]
         if self.folded:
             plain = [attribute for attribute in plain if len(attribute.columns) == 1]
         others = [attribute for attribute in chosen if attribute not in plain]
@@ -66,7 +63,7 @@ class SeveralOutputs(Release):
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
-        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.local]
+        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.curved]
         norms = dict(zip((a.name for a in plain), column_norms(self.jacobian, plain), strict=True)) if plain else {}
         norms |= {a.name: set_norm(self, [a], False, None) for a in chosen if a.name not in norms}
         return like([norms[a.name] for a in chosen], self.jacobian.B, namespace(self.jacobian.B))
@@ -74,7 +71,7 @@ class SeveralOutputs(Release):
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         J = self.jacobian
         chosen = J.named(attributes)
-        if any(attribute.local for attribute in chosen):
+        if any(attribute.curved or (attribute.gaps and len(attribute.columns) > 1) for attribute in chosen):
             return _written_product((self,), chosen, label)
         return set_product_of(J, chosen, label)
 
@@ -98,13 +95,19 @@ class SeveralOutputs(Release):
     def grams(self, attributes: Sequence[Attribute], label: bool) -> tuple[Callable[..., tuple[Array, Array]], int]:
         """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
 
-        For attributes that move all rows alike.
+        For attributes that move all rows alike, but for those that lack a value.
         """
-        xp = namespace(self.jacobian.B)
-        parts = GramParts.of(self.jacobian, self._middle, self.jacobian.named(attributes))
+        xp, own = namespace(self.jacobian.B), self.jacobian.named(attributes)
+        parts, there = GramParts.of(self.jacobian, self._middle, own), gaps_of(own, self.jacobian.B)
+        q = int(label) * int(self.jacobian.by_label.shape[1])
 
         def block(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-            return parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
+            G, terms = parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
+            if there is None:
+                return G, terms
+            acts = there(X)
+            acts = xp.concat([acts, xp.ones_like(G[:, 0, :q])], axis=1)
+            return G * acts[:, :, None] * acts[:, None, :], terms
 
         return block, parts.values(label)
 
@@ -114,8 +117,13 @@ class SeveralOutputs(Release):
         xp = namespace(J.B)
         parts = GramParts.of(J, self._middle, attributes, diagonal=True)
         B, V, directions = J.B, J.slopes, J.map(attributes).after(identity(J.width, J.B))
+        there = gaps_of(attributes, B)
 
         def block(X: Array, y: Array, weights: Array | None) -> Array:
+            squares = anywhere(X, y, weights)
+            return squares if there is None else squares * there(X)
+
+        def anywhere(X: Array, y: Array, weights: Array | None) -> Array:
             part = parts.make(X, y, weights)
             moves = parts.moves(X, weights)
             direct, T, N, F = parts.of_rows(part, xp, moves)
@@ -232,7 +240,7 @@ def _example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[At
     arrays, write = _WrittenOut.of(releases, attributes, label)
     B = releases[0].jacobian.B
     compiled = pays_for_loading(releases[0].jacobian.X, COMPILED_FROM)
-    if any(attribute.local for each in releases for attribute in each.jacobian.named(attributes)):
+    if any(attribute.curved for each in releases for attribute in each.jacobian.named(attributes)):
 
         def by_writing(*rows: Array | None) -> Array:
             J = write(*rows)
@@ -241,9 +249,10 @@ def _example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[At
 
         return map_rows(by_writing, *arrays, most=_most(write.values, B))
     makers = [each.grams(attributes, label) for each in releases]
+    starts = np.cumsum([0, *write.counts[:-1]]).tolist()
 
     def block(*rows: Array | None) -> Array:
-        pairs = [make(*rows[3 * k : 3 * k + 3]) for k, (make, _) in enumerate(makers)]
+        pairs = [make(*rows[start : start + 3]) for start, (make, _) in zip(starts, makers, strict=True)]
         values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]), compiled)
         terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
         left = np.flatnonzero(host(values < CANCELLED * terms))

@@ -18,8 +18,6 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.eigenvalues.secular import top_eigenvalues
 from fisherleak.rows import gather, map_rows, sum_rows
 
-__all__ = ["SharedBasis", "cell_squares", "cells_in_order", "replaced"]
-
 CANCELLED = 1e-3
 """A squared cell norm below this part of its terms is computed again without squares."""
 

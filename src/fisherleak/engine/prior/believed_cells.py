@@ -1,40 +1,235 @@
-"""From rows to the numbers of their cells that paths of one value need: for beliefs about values, block by block."""
+"""From rows to the numbers of their cells that paths of one value need: for beliefs about values, block by block.
+
+Also here: eta along the path of refits while one value moves, without refits: exact for the squared loss, else a
+bound from above.
+
+Mathematics: 5.2, ``docs/mathematics/shares.md``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak._support.namespaces import Sums
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.namespaces import Sums, Vector
+from fisherleak._support.sparse import times
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
-from fisherleak.engine.prior.cell_paths import Moving, Shared
-from fisherleak.engine.prior.moved_rows import Cells
-from fisherleak.engine.prior.moving_noise import MovingNoise
+from fisherleak.engine.losses import Loss
+from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
+from fisherleak.engine.prior.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.rows import sum_rows
 
-__all__ = [
-    "FAR",
-    "WIDE",
-    "Beliefs",
-    "cell_maker",
-    "directions",
-    "even_nodes",
-    "folded",
-    "gauss_nodes",
-    "moving_maker",
-    "peaked_nodes",
-    "shared_of",
-]
+RADII = (1.05, 1.3, 2.0, 4.0)
+"""Times the first estimate of a radius, the least that holds is taken."""
+ROUNDS = 6
+"""Newton steps for a score, at most; what they leave is counted."""
+SETTLED = 1e-13
+"""Where all scores moved by less, by the slope of the curvature, no further step is taken."""
+FURTHEST = 2.0
+"""How far such a step goes, by the slope of the curvature."""
 
-Vector = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Shared:
+    """What all cells share: the loss and, where it is not quadratic, how fast the Hessian of all rows changes."""
+
+    loss: Loss
+    slope: float = 0.0
+    """kappa."""
+    steepness: float = 0.0
+    """The largest eigenvalue of P by the norm of H, its root."""
+    tallest: float = 0.0
+    """The largest leverage."""
+    seen: float = 0.0
+    """tau."""
+
+
+Moving = tuple[MovingNoise, Cells]
+"""Noise whose covariance follows the rows, and what it needs of the same cells."""
+
+
+def at_offsets(
+    shared: Shared, cells: Cells, t: Vector, y: Vector | None = None, moving: Moving | None = None
+) -> Vector:
+    """Eta squared where the value has moved by t, or the label to y: exact for quadratic losses, else a bound from above.
+
+    Of noise whose covariance moves with the value, the first term alone.
+    """
+    own = cells.y if y is None else y
+    path = _quadratic if shared.loss.quadratic else _bounded
+    return path(shared, cells, t, own, y is not None, moving)
+
+
+def _quadratic(shared: Shared, cells: Cells, t: Vector, y: Vector, label: bool, moving: Moving | None) -> Vector:
+    """Where a Newton step ends at the minimum."""
+    loss, omega = shared.loss, cells.omega
+    z0 = cells.z + t * cells.w
+    r, a = (omega * each(cells.z, cells.y + 0.0 * cells.z) for each in (loss.r, loss.a))
+    r0, a0 = (omega * each(z0, y + 0.0 * z0) for each in (loss.r, loss.a))
+    f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
+    # K and c of the first formula of section 5.2; `moved` is M S^-1 c = -U^T D_1, so that z and w below are those at
+    # theta + D_1
+    solved = Solved.of(cells, a0 - a, a0 * t, a0 * t**2 + f)
+    moved = solved.through(solved.solve(r0 - r, r0 * t + f * cells.w))
+    step = _Step(solved, t, slope, z0 - moved[0] - t * moved[1], cells.w - moved[1], y, label)
+    g = step.pushed(shared)[0]
+    # eta^2 = q^T G q with q = S^-1 g (section 5.2); noise that moves with the value has g^T A(t) g in its place
+    # (section 5.3)
+    return solved.released(solved.solve(*g)) if moving is None else moving[0].first(moving[1], t, g)
+
+
+def _bounded(shared: Shared, cells: Cells, t: Vector, y: Vector, label: bool, moving: Moving | None) -> Vector:
+    """Where it ends near the minimum."""
+    loss, omega = shared.loss, cells.omega
+    r, a = (omega * each(cells.z, cells.y + 0.0 * cells.z) for each in (loss.r, loss.a))
+    f, slope = cells.linear * t + cells.square * t**2, cells.linear + 2.0 * cells.square * t
+    # H' = H - a x x^T + f e e^T: the other rows as they curve at the old parameters (section 5.2)
+    apart = Solved.of(cells, -a, 0.0, f)
+    step, near = _nearly(shared, apart, t, r, f, slope, y, label)
+    a1 = omega * loss.a(step.z, y + 0.0 * step.z)
+    # H_s of section 5.2: H' with the curvature a1 of the moved row, taken at its score z
+    later = Solved.of(cells, a1 - a, a1 * t, a1 * t**2 + f)
+    found = _bound(shared, replace(step, solved=later), near, a1) ** 2
+    return found if moving is None else found * moving[0].growth(moving[1], t)
+
+
+def _nearly(
+    shared: Shared, apart: Solved, t: Vector, r: Vector, f: Vector, slope: Vector, y: Vector, label: bool
+) -> tuple[_Step, _Near]:
+    """The minimum with the other rows' curvatures as they were, and how far the true one is from it."""
+    cells, loss = apart.cells, shared.loss
+    without = apart.through(apart.solve(-r, f * cells.w))  # what the row's absence and the scale move
+    # l = |x + t e|^2 by H'^-1, and alpha, the score without the row's own loss (section 5.2)
+    own = apart.norm(1.0, t) ** 2
+    alpha = cells.z + t * cells.w - without[0] - t * without[1]
+    z, most = alpha + 0.0 * own, FURTHEST / shared.slope
+    # Newton's method for z = alpha - l r(z) (section 5.2); r has the weight in it
+    for _ in range(ROUNDS):
+        labels = y + 0.0 * z
+        gap = z - alpha + own * cells.omega * loss.r(z, labels)
+        move = np.clip(gap / (1.0 + own * cells.omega * loss.a(z, labels)), -most, most)
+        z = z - move
+        if np.all(np.abs(move) <= SETTLED * most):
+            break
+    # the r that the last z stands for, (alpha - z) / l: the move D_1 is made with it, and `left` is how far the
+    # gradient at D_1 is from zero by the norm of H'^-1, which the radius has to cover too
+    pull = np.where(own > 0, (alpha - z) / np.where(own > 0, own, 1.0), 0.0)
+    left = np.abs(cells.omega * loss.r(z, y + 0.0 * z) - pull) * np.sqrt(own)
+    c = (pull - r, pull * t + f * cells.w)
+    p = apart.solve(*c)
+    moved = apart.through(p)
+    size = np.sqrt(np.maximum(c[0] * moved[0] + c[1] * moved[1], 0.0))
+    step = _Step(apart, t, slope, z, cells.w - moved[1], y, label)
+    return step, _Near.of(shared, apart, t, size, p, left)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Where a Newton step ends, and what the value does to the gradient there."""
+
+    solved: Solved
+    t: Vector
+    slope: Vector
+    z: Vector
+    w: Vector
+    y: Vector
+    label: bool
+
+    def pushed(self, shared: Shared) -> tuple[tuple[Vector, Vector], Vector, Vector]:
+        """g, and the sizes of a w and of r (or of c) that a change of the score is a part of."""
+        omega, y = self.solved.cells.omega, self.y + 0.0 * self.z
+        if self.label:
+            c = omega * shared.loss.c(self.z, y)
+            # a label moves the gradient by c x: g = (c, 0)
+            return (c, 0.0 * c), np.abs(c), 0.0 * c
+        a = omega * shared.loss.a(self.z, y)
+        along = a * self.w
+        # g = (a w, r + t a w + f' w) of section 5.2, w = e . (theta + D)
+        return (along, omega * shared.loss.r(self.z, y) + self.t * along + self.slope * self.w), np.abs(along), a
+
+
+@dataclass(frozen=True)
+class _Near:
+    """How far the minimum is from a Newton step, by the norm of H_s (infinite where no radius holds), and what follows."""
+
+    radius: Vector
+    curving: Vector
+    """kappa e^(kappa s) (D^T P D)^(1/2)."""
+    score: Vector
+    """How far the score of the moved row is off."""
+    slope: Vector
+    """How far w is off."""
+
+    @classmethod
+    def of(
+        cls, shared: Shared, apart: Solved, t: Vector, size: Vector, p: tuple[Vector, Vector], left: Vector
+    ) -> _Near:
+        some, kappa, least = apart.cells, shared.slope, apart.least
+        known = least > 0
+        safe = np.where(known, least, 1.0)
+        # D^T P D with D = -H^-1 U p; P11, P12 and P22 are U^T H^-1 P H^-1 U (section 5.2)
+        bent = some.P11 * p[0] ** 2 + 2.0 * some.P12 * p[0] * p[1] + some.P22 * p[1] ** 2
+        bent, tall = np.sqrt(np.maximum(bent, 0.0)), np.sqrt(shared.tallest / safe)
+
+        # scores move by no more than |D| times the root of a leverage, nor than by the two parts of H^-1 U p
+        parts = np.sqrt(some.M11 * shared.tallest) * np.abs(p[0]) + some.furthest * np.abs(p[1])
+        moved = np.minimum(tall * size, np.where(np.isnan(parts), np.inf, parts))
+
+        # rho sqrt(sigma) over the ball of radius e around D_1, sigma is `least`: by H a move of length e is e /
+        # sqrt(sigma) at most
+        def curving(e: Vector) -> Vector:
+            reach = np.minimum(kappa * (moved + tall * e), 50.0)
+            return np.asarray(kappa * np.exp(reach) * (bent + shared.steepness * e / np.sqrt(safe)))
+
+        # the right side of the condition on epsilon in section 5.2, rho (|D_1| + e) / 2, and what Newton's method left
+        # of z
+        def needed(e: Vector) -> Vector:
+            return np.asarray(0.5 * curving(e) / np.sqrt(safe) * (size + e) + left)
+
+        first = needed(0.0 * size)
+        radius = np.full_like(first, np.inf)
+        for factor in RADII[::-1]:
+            radius = np.where(needed(factor * first) <= factor * first, factor * first, radius)
+        radius = np.where(known, radius, np.inf)
+        held = np.where(np.isfinite(radius), radius, 0.0)
+        return cls(radius, curving(held), apart.norm(1.0, t) * held, apart.norm(0.0, 1.0) * held)
+
+
+def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
+    """Eta at most."""
+    solved, kappa = step.solved, shared.slope
+    least = solved.least
+    known = (least > 0) & np.isfinite(near.radius)
+    safe = np.where(known, least, 1.0)
+    g, along, curved = step.pushed(shared)
+    # a changes by a factor of e^(kappa |dz|) at most over the distance `near.score` of z, as |a'| <= kappa a
+    grown = np.expm1(np.minimum(kappa * near.score, 50.0))
+    t = step.t
+    # what is open in the part along the row (a w, or c of a label), and in that along e (r, and w of a folded scale)
+    if step.label:
+        by_row, by_e = along * grown, 0.0 * along
+    else:
+        by_row = along * grown + a1 * (1.0 + grown) * near.slope
+        # r changes by no more than the integral of a e^(kappa s) over s from 0 to |dz|
+        by_e = curved * grown / kappa + np.abs(step.slope) * near.slope
+    seen_row, seen_e = (np.sqrt(solved.released(solved.solve(*u))) for u in ((1.0, t), (0.0, 1.0)))
+    own = solved.norm(1.0, t)
+    # rho of the other rows, and what the curvature of the row itself may change from a1, both by the norm of H_s
+    rate = near.curving / np.sqrt(safe) + a1 * grown * own**2
+    known &= rate < 1.0
+    rate = np.where(known, rate, 0.0)
+    # |U g + delta| by H_s^-1, and the three terms of the last formula of section 5.2; tau is `shared.seen`
+    size = solved.norm(*g) + by_row * own + by_e * solved.norm(0.0, 1.0)
+    open_ = by_row * seen_row + by_e * seen_e + shared.seen / np.sqrt(safe) * rate / (1.0 - rate) * size
+    return np.asarray(np.where(known, np.sqrt(solved.released(solved.solve(*g))) + KINKS * open_, np.inf))
 
 
 @dataclass(frozen=True)
@@ -55,7 +250,7 @@ def directions(jacobian: Jacobian, attributes: Sequence[Attribute]) -> Vector:
     """E of attributes of one direction, (p, k)."""
     p = jacobian.width
     E = map_of(attributes, p, np.zeros(1))
-    return np.asarray(E.after(np.eye(p)))
+    return np.asarray(E.after(np.eye(p)) if E.matrix is None else E.matrix)
 
 
 def folded(
@@ -102,9 +297,11 @@ def cell_maker(
     E, columns, along = directed.E, directed.columns, directed.along
     theta, B = (np.asarray(host(each)) for each in (jacobian.theta, jacobian.B))
     inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
-    P, _, furthest = _steepness(jacobian, E)
-    turned, BE, w = inverse @ E, B @ E, E.T @ theta
-    M22, G22, P22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0), ((turned.T @ P) * turned.T).sum(axis=1)
+    # E has few entries, and the inverse is symmetric
+    turned, BE, w = times(E.T, inverse).T, times(E.T, B.T).T, E.T @ theta
+    P, _, furthest, thin = _steepness(jacobian, turned)
+    P22 = ((turned.T @ P) * turned.T).sum(axis=1) if thin is None else ((thin @ turned) ** 2).sum(axis=0)
+    M22, G22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0)
     intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells]:
@@ -146,22 +343,23 @@ def moving_maker(
     return block
 
 
-def _steepness(jacobian: Jacobian, E: Vector) -> tuple[Vector, float, Vector]:
-    """P, the largest leverage, and the largest move of a score along each H^-1 e.
+def _steepness(jacobian: Jacobian, directed: Vector) -> tuple[Vector, float, Vector, Vector | None]:
+    """P, the largest leverage, the largest move of a score along each H^-1 e (p, k), and Z (n, p) with P = Z^T Z.
 
-    Zeros where nothing but the gradient is released, or where the Hessian does not change.
+    Zeros where nothing but the gradient is released, or where the Hessian does not change. No Z but where rows are fewer than
+    parameters.
     """
     fit, model = jacobian.fit, jacobian.model
     p = int(jacobian.theta.shape[0])
     if fit.loss.quadratic or jacobian.gradient:
-        return np.zeros((p, p)), 0.0, np.zeros(E.shape[1])
+        return np.zeros((p, p)), 0.0, np.zeros(directed.shape[1]), None
     inverse = fit.factor.inverse()
     xp = namespace(inverse)
-    turned = inverse @ like(E, inverse, xp)
+    turned = like(directed, inverse, xp)
 
     def block(X: Array, y: Array, weights: Array | None) -> Sums:
         rows = model.rows(X, y, weights)
-        moved = xp.max(xp.abs(rows.x @ turned), axis=0) if E.shape[1] else turned[0, :]
+        moved = xp.max(xp.abs(rows.x @ turned), axis=0) if directed.shape[1] else turned[0, :]
         tall = xp.sum((rows.x @ inverse) * rows.x, axis=1)
         counted = xp.where(rows.a > 0, tall, 0.0)
         return rows.x.T @ ((rows.a * tall)[:, None] * rows.x), xp.max(counted), moved
@@ -170,7 +368,12 @@ def _steepness(jacobian: Jacobian, E: Vector) -> tuple[Vector, float, Vector]:
         return a[0] + b[0], xp.maximum(a[1], b[1]), xp.maximum(a[2], b[2])
 
     P, tallest, moved = sum_rows(block, *jacobian.arrays, join=join)
-    return np.asarray(host(P)), float(tallest), np.asarray(host(moved))
+    thin = None
+    if int(jacobian.X.shape[0]) < p and not is_lazy(jacobian.X):
+        rows = model.rows(*jacobian.arrays)
+        weight = rows.a * xp.sum((rows.x @ inverse) * rows.x, axis=1)
+        thin = np.asarray(host(xp.sqrt(weight)[:, None] * rows.x)) if bool(xp.all(weight >= 0)) else None
+    return np.asarray(host(P)), float(tallest), np.asarray(host(moved)), thin
 
 
 def shared_of(jacobian: Jacobian) -> Shared:
@@ -178,10 +381,17 @@ def shared_of(jacobian: Jacobian) -> Shared:
     loss = jacobian.fit.loss
     if loss.quadratic or jacobian.gradient:
         return Shared(loss, slope=1.0)
-    P, tallest, _ = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
-    root = np.linalg.cholesky(np.asarray(host(jacobian.fit.factor.inverse())))
-    steepness = float(np.sqrt(max(np.linalg.eigvalsh(root.T @ P @ root)[-1], 0.0)))
-    seen = float(np.linalg.norm(np.asarray(host(jacobian.metric)) @ root, ord=2))
+    P, tallest, _, thin = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
+    inverse, metric = (np.asarray(host(each)) for each in (jacobian.fit.factor.inverse(), jacobian.metric))
+    if thin is None:
+        root = np.linalg.cholesky(inverse)
+        steepest = float(np.linalg.eigvalsh(root.T @ P @ root)[-1])
+    else:  # the same largest eigenvalue, of a matrix with a line for each row
+        steepest = float(np.linalg.eigvalsh(thin @ inverse @ thin.T)[-1])
+    steepness = float(np.sqrt(max(steepest, 0.0)))
+    by_products = top_of_factors(metric, lambda sums: sums[0])
+    top = None if by_products is None else by_products((inverse,))
+    seen = float(np.linalg.norm(metric @ np.linalg.cholesky(inverse), ord=2) if top is None else np.sqrt(top))
     slope = np.inf if loss.traits is None else loss.traits.log_slope
     return Shared(loss, slope, steepness, tallest, seen)
 

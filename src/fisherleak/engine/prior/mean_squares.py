@@ -1,7 +1,7 @@
 r"""The mean of eta squared over a normal belief about each value: what van Trees' inequality needs.
 
 For a value of row i with the belief :math:`v \sim N(m, s^2)`, and :math:`\eta(v)` the eta of the model refitted with v in its
-place, :math:`\overline{\eta^2} = E\, \eta(v)^2`. Exact for the squared loss (``cell_paths``, to 1e-4 in the share). For other
+place, :math:`\overline{\eta^2} = E\, \eta(v)^2`. Exact for the squared loss (to 1e-4 in the share). For other
 losses a bound from above for all cells, and for those of which it is largest the mean itself, by refits (``path_refits``).
 
 Where the covariance of the noise moves with the value there is a second term, which follows from the rows alone: its mean is
@@ -17,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.prior.believed_cells import (
     WIDE,
     Beliefs,
+    Moving,
+    Shared,
+    at_offsets,
     cell_maker,
     directions,
     even_nodes,
@@ -31,15 +35,10 @@ from fisherleak.engine.prior.believed_cells import (
     peaked_nodes,
     shared_of,
 )
-from fisherleak.engine.prior.cell_paths import Moving, Shared, at_offsets
-from fisherleak.engine.prior.moved_rows import Cells, poles
-from fisherleak.engine.prior.moving_noise import MovingNoise
+from fisherleak.engine.prior.moving_noise import Cells, MovingNoise, poles
 from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
 from fisherleak.rows import map_rows
 
-__all__ = ["Beliefs", "Means", "means_over"]
-
-Vector = NDArray[np.float64]
 HELD = 2**18
 """Cells times nodes that are held at a time."""
 NEAREST = 2**13
@@ -80,28 +79,43 @@ def means_over(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None =
     """The means of all cells; lazy where the rows are. ``noise`` is given where its covariance moves with the value."""
     width = len(beliefs.attributes) + 1
     most = max(FEWEST_ROWS, NEAREST // width)
-    squares = map_rows(block_means(jacobian, beliefs, noise), *jacobian.arrays, most=most, width=width)
+    known = None if jacobian.several else _CellNumbers.of(jacobian, beliefs, noise)
+    squares = map_rows(_block_means(beliefs, known), *jacobian.arrays, most=most, width=width)
     by_shape = None
     if noise is not None:
-        assert not jacobian.several
-        by_shape = map_rows(_block_by_shape(jacobian, beliefs, noise), *jacobian.arrays, most=most, width=width)
-    if not jacobian.several and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
+        assert known is not None
+        by_shape = map_rows(_block_by_shape(beliefs, noise, known), *jacobian.arrays, most=most, width=width)
+    if known is not None and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
         return Means(squares, None, by_shape)
-    return replace(_refined(jacobian, beliefs, np.array(host(squares)), noise), by_shape=by_shape)
+    return replace(_refined(jacobian, beliefs, np.array(host(squares)), noise, known), by_shape=by_shape)
 
 
-def block_means(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None = None) -> Callable[..., Array]:
+@dataclass(frozen=True)
+class _CellNumbers:
+    """What all cells share, and functions from a block of rows to the numbers of its cells: of models of one output."""
+
+    shared: Shared
+    cells: Callable[..., tuple[Cells, Vector, Cells]]
+    moving: Callable[..., Moving | None]
+
+    @classmethod
+    def of(cls, jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _CellNumbers:
+        asked = np.flatnonzero(np.isfinite(beliefs.spreads))
+        make = cell_maker(jacobian, beliefs, asked)
+        return cls(shared_of(jacobian), make, moving_maker(jacobian, beliefs, asked, noise))
+
+
+def _block_means(beliefs: Beliefs, known: _CellNumbers | None) -> Callable[..., Array]:
     """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
-    count = len(beliefs.attributes)
-    if jacobian.several:
+    count, spreads = len(beliefs.attributes), beliefs.spreads[asked]
+    if known is None:
         return lambda X, y, weights: _nothing_known(X, asked, count)
-    make, shared = cell_maker(jacobian, beliefs, asked), shared_of(jacobian)
-    moving, spreads = moving_maker(jacobian, beliefs, asked, noise), beliefs.spreads[asked]
+    shared = known.shared
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        cells, start, label = make(X, y, weights)
-        own = moving(X, weights)
+        cells, start, label = known.cells(X, y, weights)
+        own = known.moving(X, weights)
         found = np.full((X.shape[0], count + 1), np.nan)
         if asked.size:
             found[:, asked] = _of_values(shared, cells, start, spreads, own)
@@ -112,10 +126,9 @@ def block_means(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None 
     return block
 
 
-def _block_by_shape(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise) -> Callable[..., Array]:
+def _block_by_shape(beliefs: Beliefs, noise: MovingNoise, known: _CellNumbers) -> Callable[..., Array]:
     """The same of the second term; zero for labels, which move no covariance."""
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
-    make, moving = cell_maker(jacobian, beliefs, asked), moving_maker(jacobian, beliefs, asked, noise)
     spreads, rule = beliefs.spreads[asked], _rule(noise)
 
     def at(some: tuple[Cells, ...], t: Vector) -> Vector:
@@ -124,9 +137,9 @@ def _block_by_shape(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise) ->
     def block(X: Array, y: Array, weights: Array | None) -> Array:
         found = np.full((X.shape[0], len(beliefs.attributes) + 1), np.nan)
         found[:, -1] = 0.0
-        own = moving(X, weights)
+        own = known.moving(X, weights)
         if asked.size and own is not None:
-            start = make(X, y, weights)[1]
+            start = known.cells(X, y, weights)[1]
             found[:, asked] = _by_poles(at, (own[1],), own[1].omega, start, spreads, rule)
         return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
 
@@ -235,15 +248,17 @@ def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs, moving: Moving | 
     return np.where(np.isnan(total), np.inf, total)
 
 
-def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: MovingNoise | None) -> Means:
+def _refined(
+    jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: MovingNoise | None, known: _CellNumbers | None
+) -> Means:
     """Bounds replaced by means for the cells that are worst in their column, and then for the others where the work allows it:
     for all of them, or of several outputs, which have no bounds, for as many as it allows.
     """
     exact = np.zeros(squares.shape, dtype=bool)
     asked = np.flatnonzero(~np.isnan(squares).all(axis=0))
     refits = _Refits.of(jacobian, beliefs, noise)
-    if not jacobian.several:
-        _patch(jacobian, refits, squares)
+    if known is not None:
+        _patch(jacobian, refits, squares, known)
     left = WORK
     scale = np.append(beliefs.spreads, beliefs.label_spread)
     while left > 0:
@@ -269,9 +284,9 @@ def _refined(jacobian: Jacobian, beliefs: Beliefs, squares: Vector, noise: Movin
     return Means(squares, exact)
 
 
-def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector) -> None:
+def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector, known: _CellNumbers) -> None:
     """Where there is no bound at some places of a path, in the tails of a belief mostly: eta by refits there, in place."""
-    beliefs, shared = refits.beliefs, shared_of(jacobian)
+    beliefs, shared = refits.beliefs, known.shared
     asked = np.flatnonzero(np.isfinite(beliefs.spreads))
     if not np.isinf(squares[:, asked]).any() or not np.isfinite(shared.slope):
         return
@@ -280,8 +295,8 @@ def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector) -> None:
     X, y, weights = (None if each is None else np.asarray(host(each))[rows] for each in jacobian.arrays)
     assert X is not None
     assert y is not None
-    cells, start, _ = cell_maker(jacobian, beliefs, asked)(X, y, weights)
-    moving = moving_maker(jacobian, beliefs, asked, refits.paths.noise)(X, weights)
+    cells, start, _ = known.cells(X, y, weights)
+    moving = known.moving(X, weights)
     i, k = np.nonzero(np.isinf(squares[np.ix_(rows, asked)]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
     some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
     where = np.broadcast_to(places, (i.size, places.size))
@@ -314,8 +329,9 @@ class _Refits:
 
     paths: Paths
     beliefs: Beliefs
-    E: Vector
     columns: NDArray[np.int64]
+    speeds: Vector
+    """How fast the first feature of each moves."""
 
     @classmethod
     def of(cls, jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _Refits:
@@ -324,8 +340,11 @@ class _Refits:
             for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
         ]
         columns = np.array([attribute.columns[0] for attribute in plain], dtype=np.int64)
-        E = np.concatenate([directions(jacobian, [attribute]) for attribute in plain], axis=1)
-        return cls(Paths(jacobian, noise), beliefs, E, columns)
+        E = directions(jacobian, plain)
+        # and one more, of labels: no value moves
+        return cls(
+            Paths(jacobian, np.pad(E.T, ((0, 1), (0, 0))), noise), beliefs, columns, E[columns, np.arange(columns.size)]
+        )
 
     def means(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> tuple[Vector, int]:
         """Of the values (or labels) j of the rows i: NaN where refits did not settle; and the work that it took."""
@@ -352,9 +371,8 @@ class _Refits:
 
     def _width(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> Vector:
         """Distance of the poles of a quadratic loss of the same curvature, in spreads, not above 1."""
-        value = j < len(self.columns)
-        e = self.E.T[np.where(value, j, 0)]
-        L = self.paths.loss.outputs
+        value, L = j < len(self.columns), self.paths.loss.outputs
+        e = self.paths.directions[np.where(value, j, 0)]
         inverse = self.paths.inverse[: e.shape[1], : e.shape[1]] if L > 1 else self.paths.inverse
         curvature = np.asarray(
             self.paths.loss.curvature((self.paths.x @ self.paths.theta.reshape(L, -1).T)[i], self.paths.y[i])
@@ -367,19 +385,19 @@ class _Refits:
 
     def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> PathPlaces:
         beliefs, jacobian = self.beliefs, self.paths.jacobian
-        X, value = np.asarray(host(jacobian.X)), j < len(self.columns)
-        own = np.where(value, j, 0)
-        weights = None if jacobian.fit.sample_weight is None else np.asarray(host(jacobian.fit.sample_weight))[i]
-        along = self.E[self.columns, np.arange(self.columns.size)]
-        pairs = folded(jacobian.folding, jacobian.fit, X[i], weights, self.columns, along)
-        linear, square = (np.where(value, each[np.arange(i.size), own], 0.0) for each in pairs)
-        x = X[i, self.columns[own]].astype(np.float64)
-        t = np.where(value, (beliefs.centres[own] - x) / along[own] + where * beliefs.spreads[own], 0.0)
-        direction = np.where(value[:, None], self.E.T[own], 0.0)
+        value = j < len(self.columns)
+        own, (rows, row) = np.where(value, j, 0), np.unique(i, return_inverse=True)
+        X = np.asarray(host(jacobian.X))[rows]
+        weights = None if jacobian.fit.sample_weight is None else np.asarray(host(jacobian.fit.sample_weight))[rows]
+        pairs = folded(jacobian.folding, jacobian.fit, X, weights, self.columns, self.speeds)
+        linear, square = (np.where(value, each[row, own], 0.0) for each in pairs)
+        x = X[row, self.columns[own]].astype(np.float64)
+        t = np.where(value, (beliefs.centres[own] - x) / self.speeds[own] + where * beliefs.spreads[own], 0.0)
+        along = np.where(value, j, len(self.columns))
         if jacobian.several or value.all():
-            return PathPlaces(i, direction, t, linear, square)
+            return PathPlaces(i, along, t, linear, square)
         y = np.where(value, self.paths.y[i], beliefs.label_centre + where * beliefs.label_spread)
-        return PathPlaces(i, direction, t, linear, square, y, ~value)
+        return PathPlaces(i, along, t, linear, square, y, ~value)
 
 
 def _mean(of: NDArray[np.int64], squares: Vector, weights: Vector, count: int) -> Vector:

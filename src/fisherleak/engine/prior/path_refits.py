@@ -1,9 +1,9 @@
 r"""Eta along the path of refits while one value moves, by refits: for the cells of which more than a bound is wanted.
 
 Newton's method for many paths and places in step, with conjugate gradients for its steps and for :math:`H^{-1} u`. They are
-preconditioned by the inverse of the fit's own H with the moved row in place (``cell_paths``); of several outputs by that of H
-alone, where the moved row adds a few products. Where there are few parameters, H itself is made and solved. For every loss,
-and with scales that the value moves.
+preconditioned by the inverse of the fit's own H with the moved row in place (``believed_cells``); of several outputs by
+that of H alone, where the moved row adds a few products. Where there are few parameters, H itself is made and solved.
+For every loss, and with scales that the value moves.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Vector
+from fisherleak._support.sparse import times
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses.loss import ReducedLoss
 from fisherleak.engine.prior.moving_noise import MovingNoise
 
-__all__ = ["PathPlaces", "Paths", "refitted_squares"]
-
-Vector = NDArray[np.float64]
 VALUES = 2**18
 """Scores that are held at a time."""
 MOST_SQUARES = 2**21
@@ -41,20 +40,22 @@ INEXACT = 1e-3
 CLOSE = 1e-7
 """Part of H^-1 u that may be left."""
 ROUNDING = 1e-8
+NARROW = 2
+"""Features for each row from which paths are followed in the span of the rows."""
 FEW = (16, 48)
 """Parameters of one and of several outputs up to which the Hessians are made: that takes a quarter as many products."""
 
 
 @dataclass(frozen=True)
 class PathPlaces:
-    """Where etas are asked for: rows, the direction in which each moves and how far, and what a folded scale adds.
+    """Where etas are asked for: rows, in which of the directions each moves and how far, and what a folded scale adds.
 
-    ``linear`` and ``square`` are those of ``cell_paths``; ``labels`` are the rows' labels where some of these move, and
+    ``linear`` and ``square`` are those of ``believed_cells``; ``labels`` are the rows' labels where some of these move, and
     ``by_label`` says which.
     """
 
     rows: NDArray[np.int64]
-    direction: Vector
+    along: NDArray[np.int64]
     t: Vector
     linear: Vector
     square: Vector
@@ -68,10 +69,48 @@ class PathPlaces:
 
 
 @dataclass(frozen=True)
+class RowSpan:
+    r"""Coordinates for fewer rows than features: a path stays in the span of the rows and of the direction of its own row.
+
+    :math:`\theta = T s + b D^{-1/2} e_\perp` with D the penalty, :math:`D^{1/2} T` orthonormal, and :math:`e_\perp` what of a
+    direction over :math:`D^{1/2}` lies outside the span, of length 1. The intercept is a coordinate of its own, the last of s.
+    """
+
+    root: Vector
+    """Of the penalty, and one for the intercept, (p,)."""
+    basis: Vector
+    """D^1/2 T, (p, m)."""
+
+    @classmethod
+    def of(cls, x: Vector, penalty: Vector, intercept: bool) -> RowSpan:
+        d = len(penalty) - intercept
+        root = np.append(np.sqrt(penalty[:d]), np.ones(int(intercept)))
+        basis = np.eye(len(penalty), len(x) + int(intercept), len(x) - d)  # a one where the intercept is
+        basis[:d, : len(x)] = np.linalg.qr((x[:, :d] / root[:d]).T)[0]
+        return cls(root, basis)
+
+    def rows(self, x: Vector) -> Vector:
+        """Coordinates of what parameters are multiplied by, (b, m + 1): zero outside the span."""
+        return np.pad((x / self.root) @ self.basis, ((0, 0), (0, 1)))
+
+    def parameters(self, theta: Vector) -> Vector:
+        return np.append((theta * self.root) @ self.basis, 0.0)
+
+    def outside(self, directions: Vector) -> tuple[Vector, Vector]:
+        """Directions, as rows are, to e_perp (k, p) and to their lengths outside the span (k,)."""
+        rest = directions / self.root
+        rest -= (rest @ self.basis) @ self.basis.T
+        length = np.sqrt((rest**2).sum(axis=1))
+        return rest / np.where(length > 0, length, 1.0)[:, None], length
+
+
+@dataclass(frozen=True)
 class Paths:
-    """A fit, its rows on the host, and how the noise sees a move of its parameters."""
+    """A fit, its rows on the host, and how the noise sees a move of its parameters: in the span of the rows where that is."""
 
     jacobian: Jacobian
+    every: Vector
+    """Directions in which a row may move, (k, p)."""
     noise: MovingNoise | None = None
     """Where its covariance moves with the value."""
 
@@ -86,8 +125,39 @@ class Paths:
         return found if found.frame is None else replace(found, frame=np.asarray(host(found.frame)))
 
     @cached_property
-    def x(self) -> Vector:
+    def _x(self) -> Vector:
         return np.asarray(host(with_constant(self.risk.X, self.risk.intercept, self.risk.centre)), dtype=np.float64)
+
+    @cached_property
+    def _penalty(self) -> Vector:
+        return np.asarray(host(self.risk.penalty))
+
+    @cached_property
+    def span(self) -> RowSpan | None:
+        """Where features are many, rows few, and a metric of one output does not move."""
+        intercept = bool(self.risk.intercept)
+        n, d = self._x.shape[0], self._x.shape[1] - intercept
+        if self.loss.outputs > 1 or self.noise is not None or n * NARROW > d or not (self._penalty[:d] > 0).all():
+            return None
+        return RowSpan.of(self._x, self._penalty, intercept)
+
+    @cached_property
+    def x(self) -> Vector:
+        return self._x if self.span is None else self.span.rows(self._x)
+
+    @cached_property
+    def _outside(self) -> tuple[Vector, Vector]:
+        assert self.span is not None
+        return self.span.outside(self.every)
+
+    @cached_property
+    def directions(self) -> Vector:
+        """In the coordinates of the rows, (k, p)."""
+        if self.span is None:
+            return self.every
+        found = self.span.rows(self.every)
+        found[:, -1] = self._outside[1]
+        return found
 
     @cached_property
     def y(self) -> Any:
@@ -100,19 +170,48 @@ class Paths:
     @cached_property
     def theta(self) -> Vector:
         fit: Any = self.jacobian.fit
-        return np.asarray(host(fit.centred_theta))
-
-    @cached_property
-    def inverse(self) -> Vector:
-        return np.asarray(host(self.jacobian.fit.factor.inverse()))
-
-    @cached_property
-    def metric(self) -> Vector:
-        return np.asarray(host(self.jacobian.metric))
+        theta = np.asarray(host(fit.centred_theta))
+        return theta if self.span is None else self.span.parameters(theta)
 
     @cached_property
     def penalty(self) -> Vector:
-        return np.asarray(host(self.risk.penalty))
+        if self.span is None:
+            return self._penalty
+        found = np.ones(self.theta.size)
+        if self.risk.intercept:
+            found[-2] = self._penalty[-1]
+        return found
+
+    @cached_property
+    def inverse(self) -> Vector:
+        if self.span is None:
+            return np.asarray(host(self.jacobian.fit.factor.inverse()))
+        return np.asarray(np.linalg.inv(self.x.T @ (self.curvature[:, None] * self.x) + np.diag(self.penalty)))
+
+    @cached_property
+    def _metric(self) -> Vector:
+        return np.asarray(host(self.jacobian.metric))
+
+    @cached_property
+    def _seen(self) -> tuple[Vector, Vector, Vector]:
+        r"""R, U^T m and \|m\|^2 - \|U^T m\|^2 of each direction: U R is the metric in the span, m that of e_perp."""
+        assert self.span is not None
+        U, R = np.linalg.qr(self._metric @ (self.span.basis / self.span.root[:, None]))
+        length = self._outside[1]
+        # M e_perp from M e, which has few entries, and from the span
+        whole = times(self.every / self.span.root**2, self._metric.T) / np.where(length > 0, length, 1.0)[:, None]
+        within = (self.every / self.span.root) @ self.span.basis / np.where(length > 0, length, 1.0)[:, None]
+        m = np.where(length[:, None] > 0, whole - within @ (U @ R).T, 0.0)
+        along = m @ U
+        return R, along, np.maximum((m**2).sum(axis=1) - (along**2).sum(axis=1), 0.0)
+
+    def squares_of(self, moves: Vector, along: NDArray[np.int64]) -> Vector:
+        """How large the noise sees moves of the parameters, on paths along some of the directions."""
+        if self.span is None:
+            return np.asarray(((moves @ self._metric.T) ** 2).sum(axis=1))
+        R, within, rest = self._seen
+        b = moves[:, -1]
+        return np.asarray(((moves[:, :-1] @ R.T + b[:, None] * within[along]) ** 2).sum(axis=1) + b**2 * rest[along])
 
     @property
     def makes_hessians(self) -> bool:
@@ -148,10 +247,15 @@ class _Moved:
     places: PathPlaces
 
     @cached_property
+    def direction(self) -> Vector:
+        """In which each row moves, (b, p)."""
+        return np.asarray(self.paths.directions[self.places.along])
+
+    @cached_property
     def row(self) -> Vector:
         """The rows as moved, (b, p)."""
         at = self.places
-        return np.asarray(self.paths.x[at.rows] + at.t[:, None] * at.direction)
+        return np.asarray(self.paths.x[at.rows] + at.t[:, None] * self.direction)
 
     @cached_property
     def folded(self) -> Vector:
@@ -205,7 +309,7 @@ class _Moved:
 
     def scaled(self, vectors: Vector) -> Vector:
         """What the folded scale adds to the penalty, times vectors."""
-        e, V = self.places.direction[:, None, :], vectors.reshape(len(vectors), self.paths.loss.outputs, -1)
+        e, V = self.direction[:, None, :], vectors.reshape(len(vectors), self.paths.loss.outputs, -1)
         return np.asarray((self.folded[:, None, None] * (V * e).sum(axis=2, keepdims=True) * e).reshape(vectors.shape))
 
     def furthest(self, step: Vector) -> Vector:
@@ -220,13 +324,13 @@ class _Moved:
         loss, at, L = self.paths.loss, self.places, self.paths.loss.outputs
         V, omega = theta.reshape(len(theta), L, -1), self.paths.omega[at.rows][:, None]
         z = (V @ self.row[:, :, None])[:, :, 0]
-        w = (V * at.direction[:, None, :]).sum(axis=2)
+        w = (V * self.direction[:, None, :]).sum(axis=2)
         along = omega * (np.asarray(loss.curvature(z, self.labels)) @ w[:, :, None])[:, :, 0]
         direct = omega * np.asarray(loss.gradient(z, self.labels)) + (at.linear + 2.0 * at.square * at.t)[:, None] * w
         if at.by_label is not None:
             c = omega * np.asarray(loss.loss.c(z[:, 0], self.labels))[:, None]
             along = np.where(at.by_label[:, None], c, along)
-        whole = along[:, :, None] * self.row[:, None, :] + direct[:, :, None] * at.direction[:, None, :]
+        whole = along[:, :, None] * self.row[:, None, :] + direct[:, :, None] * self.direction[:, None, :]
         return np.asarray(whole.reshape(theta.shape))
 
 
@@ -256,7 +360,7 @@ class _Curved:
     def hessians(self) -> Vector:
         """sum_i A_i (x) x_i x_i^T, with what the moved row, the penalty and the folded scale add, (b, L p, L p)."""
         moved, paths, (b, L) = self.moved, self.moved.paths, self.own.shape[:2]
-        p, e = paths.x.shape[1], moved.places.direction
+        p, e = paths.x.shape[1], moved.direction
         of_others = (self.A.reshape(b * L * L, -1) @ paths.squares).reshape(b, L, L, p, p)
         of_row = self.own[..., None, None] * (moved.row[:, :, None] * moved.row[:, None, :])[:, None, None]
         of_scale = moved.folded[:, None, None] * e[:, :, None] * e[:, None, :]
@@ -269,7 +373,7 @@ class _Curved:
         moved, paths = self.moved, self.moved.paths
         if paths.loss.outputs > 1:
             return None
-        t, e = moved.places.t, moved.places.direction
+        t, e = moved.places.t, moved.direction
         x, a = moved.row - t[:, None] * e, self.own[:, 0, 0]
         turned = np.stack([x @ paths.inverse, e @ paths.inverse], axis=1)
         M = np.stack([(turned * x[:, None, :]).sum(axis=2), (turned * e[:, None, :]).sum(axis=2)], axis=2)
@@ -323,10 +427,10 @@ def _squares(moved: _Moved) -> Vector:
     solved, done = moved.at(theta).solved(moved.pushed(theta), CLOSE)
     noise, at = moved.paths.noise, moved.places
     if noise is None:
-        squares = ((solved @ moved.paths.metric.T) ** 2).sum(axis=1)
+        squares = moved.paths.squares_of(solved, at.along)
     else:
         x = moved.paths.x[at.rows]
-        squares = noise.seen(solved, x, at.direction, moved.paths.omega[at.rows], at.t, moved.folded)
+        squares = noise.seen(solved, x, moved.direction, moved.paths.omega[at.rows], at.t, moved.folded)
     return np.where(found & done, squares, np.nan)
 
 

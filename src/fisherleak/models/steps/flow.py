@@ -7,6 +7,7 @@ one direction for each indicator that encodes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -22,21 +23,6 @@ from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table, as_table
-
-__all__ = [
-    "Block",
-    "Blocks",
-    "Flow",
-    "attributes_of",
-    "joined",
-    "kept",
-    "linear",
-    "output",
-    "scaled",
-    "start",
-    "together",
-    "unfed",
-]
 
 Matrix = NDArray[np.float64]
 Kind = Literal["number", "levels"]
@@ -113,7 +99,8 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
             continue
         block = parts[0] if len(parts) == 1 else together(parts[0], parts[1], n, same_change=False)
         plain = np.array_equal(block.directions, np.eye(len(block.columns)))
-        attributes.append(Attribute(name, block.columns, None if plain else block.directions, block.encoding))
+        directions, coded = None if plain else block.directions, (name, "levels") in flow.blocks
+        attributes.append(Attribute(name, block.columns, directions, block.encoding, coded=coded))
     return tuple(attributes)
 
 
@@ -124,13 +111,19 @@ def output(transformer: Estimator, flow: Flow) -> Table:
         with config_context(array_api_dispatch=True) if in_place else nullcontext():
             values = transformer.transform(flow.table.values)
     except (TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
         raise InvalidInputError(
-            f"{type(transformer).__name__} cannot transform X: {reason}. Pass the table the model was fitted on."
+            f"{type(transformer).__name__} cannot transform X: {_why_not(str(error))}. Pass the table the model was fitted on."
         ) from None
     if hasattr(values, "toarray"):
         values = values.toarray()
     return as_table(values)
+
+
+def _why_not(error: str) -> str:
+    """What scikit-learn says of columns; what it says of cells may hold one."""
+    said = " ".join(error.split())
+    about_columns = re.match(r"X has \d+ features, but \w+ is expecting \d+ features", said)
+    return about_columns[0] if about_columns else "a column of it holds values that this step does not take"
 
 
 def linear(flow: Flow, table: Table, matrix: Any) -> Flow:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn import impute
 
 from fisherleak._support.arrays import like, namespace
-from fisherleak._support.namespaces import Estimator
+from fisherleak._support.namespaces import Estimator, Vector
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import Model
@@ -27,25 +27,48 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
 
-__all__ = [
-    "STRATEGIES",
-    "Fill",
-    "absent_cells",
-    "absent_features",
-    "filled_value",
-    "filling_of",
-    "fills_of",
-    "is_foldable",
-    "noisy_fill",
-    "with_fills",
-]
-
-Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 STRATEGIES = ("mean", "median", "constant")
 """Of SimpleImputer: those whose filled values are supported."""
 ANOTHER = 1e-6
 """Relative difference past which what was filled in is not the mean or median of the rows; tables may be in float32."""
+
+
+FEWEST, SHARE = 5, 0.05
+"""Rows that lack a number, and that have it, and the share that lacks it, for an indicator that no row alone decides; as
+``tables.design.gaps`` has it for tables."""
+
+
+class CentreImputer(impute.SimpleImputer):  # type: ignore[misc]
+    """Fills gaps with public centres, one for each column, and tells who lacks a column that many lack.
+
+    What :func:`fisherleak.protect` puts in the place of an imputer that learns a mean or median, as a table's model has it. A
+    released model has a SimpleImputer in its place.
+    """
+
+    def __init__(self, centres: Sequence[float] = (), missing_values: float = math.nan) -> None:
+        super().__init__(missing_values=missing_values, strategy="mean", add_indicator=True)
+        self.centres = centres
+
+    def fit(self, X: Any, y: Any = None) -> CentreImputer:
+        """Learns which columns have an indicator, and no number."""
+        super().fit(X, y)
+        values = np.asarray(X, dtype=np.float64)
+        gone = np.isnan(values) if math.isnan(self.missing_values) else values == self.missing_values
+        lacking = gone.sum(axis=0)
+        often = np.minimum(lacking, len(gone) - lacking) >= FEWEST
+        self.indicator_ = indicator_of(self, np.flatnonzero(often & (lacking >= SHARE * len(gone))))
+        self.statistics_ = np.array(self.centres, dtype=np.float64)
+        return self
+
+
+def indicator_of(step: Estimator, columns: NDArray[np.int64]) -> Any:
+    """An imputer's indicator of missing values in some of its columns."""
+    made = impute.MissingIndicator(missing_values=step.missing_values, error_on_new=False)
+    mask = np.zeros((1, step.n_features_in_), dtype=bool)
+    mask[0, columns] = True
+    made._fit(mask, precomputed=True)
+    return made
 
 
 @dataclass(frozen=True)
@@ -63,7 +86,7 @@ class Fill:
 
 def is_foldable(step: Estimator) -> bool:
     """Whether an imputer's filled values are known: a SimpleImputer of a mean, a median or a constant."""
-    return type(step) is impute.SimpleImputer and step.strategy in STRATEGIES
+    return type(step) is CentreImputer or (type(step) is impute.SimpleImputer and step.strategy in STRATEGIES)
 
 
 def fills_of(step: Estimator) -> list[Fill | None]:
@@ -80,7 +103,8 @@ def fills_of(step: Estimator) -> list[Fill | None]:
     if empty:
         raise InvalidInputError(f"Column '{empty[0]}' has no value at all, so SimpleImputer leaves it out: drop it.")
     indicators = 0 if step.indicator_ is None else len(step.indicator_.features_)
-    return [*(Fill(step.strategy, value) for value in values), *[None] * indicators]
+    strategy = "constant" if isinstance(step, CentreImputer) else step.strategy
+    return [*(Fill(strategy, value) for value in values), *[None] * indicators]
 
 
 def absent_cells(step: Estimator, table: Table) -> dict[int, Mask]:
@@ -182,7 +206,7 @@ def with_fills(attributes: Sequence[Attribute], filling: Filling | None, size: i
         directions = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
         columns = [*attribute.columns, *(places[attribute.columns[k]] for k in own)]
         both = np.concatenate([directions, directions[..., own, :]], axis=-2)
-        found.append(Attribute(attribute.name, columns, both, attribute.encoding))
+        found.append(Attribute(attribute.name, columns, both, attribute.encoding, coded=attribute.coded))
     return tuple(found)
 
 

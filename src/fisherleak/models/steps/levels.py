@@ -1,4 +1,5 @@
-"""Levels that encoders learned from a table, how many rows have each, and which a release names: rare ones give rows away.
+"""Levels that encoders learned from a table, how many rows or people have each, and which a release names: rare ones give rows
+away.
 
 The name of a rare level tells of its rows, and so does a feature that rare levels are pooled in: without these rows it would
 not be there, and the model would have a coefficient less.
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import compose, pipeline
+from sklearn import compose, impute, pipeline
 from sklearn.base import is_classifier
 
 from fisherleak._support.arrays import host
@@ -20,84 +23,188 @@ from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.frames import Table
-from fisherleak.models.steps.category_steps import plain_levels
+from fisherleak.models.steps.curved_steps import plain_levels
 from fisherleak.models.steps.flow import Flow, kept, start
+from fisherleak.models.steps.imputers import absent_cells
 from fisherleak.models.steps.scalers import LEVELS
 from fisherleak.models.steps.transformers import chosen_columns, through
+from fisherleak.rows.selection import rows_by_group
 
-__all__ = ["check_common_classes", "check_common_levels", "forget_rare", "learned_levels", "with_own_types"]
+_Check = Callable[[Estimator, Flow], None]
 
 
-def check_common_levels(model: Estimator, table: Table, few: int) -> None:
-    """Refuse levels that an encoder learned by itself, keeps by name, and that fewer than ``few`` rows have."""
+@dataclass(frozen=True)
+class _Fewest:
+    """How many must have what a release names: rows, or people where it is known whose row each is."""
+
+    count: int
+    whose: NDArray[np.int64] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, count: int, person: Any, n: int) -> _Fewest:
+        if person is None:
+            return cls(count)
+        whose = np.empty(n, dtype=np.int64)
+        for code, rows in enumerate(rows_by_group(person, n).values()):
+            whose[host(rows)] = code
+        return cls(count, whose)
+
+    @property
+    def who(self) -> str:
+        return "rows" if self.whose is None else "people"
+
+    def having(self, values: Sequence[Any]) -> Counter[Any]:
+        """How many have each value."""
+        if self.whose is None:
+            return Counter(values)
+        return Counter(value for value, _ in set(zip(values, self.whose.tolist(), strict=True)))
+
+
+def check_common_levels(model: Estimator, table: Table, few: int, person: Any = None) -> None:
+    """Refuse levels that an encoder learned, keeps by name, and fewer than ``few`` have; and indicators of such gaps.
+
+    Rows are counted, or people where ``person`` says whose row each is.
+    """
     if isinstance(model, pipeline.Pipeline) and not table.lazy:
-        _check_steps(model.steps[:-1], start(table), few)
+        whose = table.labels(person) if isinstance(person, str) else person
+        fewest = _Fewest.of(few, whose, table.n)
+        _walk(model.steps[:-1], start(table), lambda step, flow: _check_common(step, flow, fewest))
 
 
-def check_common_classes(model: Estimator, y: Any, few: int) -> None:
-    """Refuse classes that fewer than ``few`` rows have: their names leave with a classifier."""
+def check_common_classes(model: Estimator, y: Any, few: int, person: Any = None) -> None:
+    """Refuse classes that fewer than ``few`` rows, or people, have: their names leave with a classifier."""
     if not is_classifier(model):
         return
-    _, counts = np.unique(np.asarray(host(y)), return_counts=True)
-    if counts.min() < few:
+    values = (host(y) if hasattr(y, "detach") else np.asarray(y)).tolist()
+    fewest = _Fewest.of(few, person, len(values))
+    least = min(fewest.having(values).values())
+    if least < few:
         raise UnsupportedModelError(
-            f"y has a class that only {counts.min()} of the rows have, and a released classifier would name it: leave these "
+            f"y has a class that only {least} of the {fewest.who} have, and a released classifier would name it: leave these "
             "rows out, or pass public='levels'."
         )
 
 
-def _check_steps(steps: Any, flow: Flow, few: int) -> None:
+def check_settled_levels(model: Estimator, table: Table, person: Any = None) -> None:
+    """Refuse encoders for which one row, or all rows of one person, decide which levels they name.
+
+    Those with ``min_frequency`` or ``max_categories``: a category whose count is that near to where they are pooled is told,
+    and so is who has it. For tables in memory.
+    """
+    if isinstance(model, pipeline.Pipeline) and not table.lazy:
+        whose = _Fewest.of(1, person, table.n).whose
+        most = 1 if whose is None else int(np.bincount(whose).max())
+        _walk(model.steps[:-1], start(table), lambda step, flow: _check_settled(step, flow, most))
+
+
+def _check_settled(encoder: Estimator, flow: Flow, most: int) -> None:
+    """Refuse levels whose count is within ``most`` rows of being pooled, or named."""
+    rule, limit = getattr(encoder, "min_frequency", None), getattr(encoder, "max_categories", None)
+    if isinstance(encoder, impute.SimpleImputer) or not isinstance(encoder.categories, str):
+        return
+    if rule is None and limit is None:
+        return
+    for j in range(len(encoder.categories_)):
+        counts = sorted(Counter(plain_levels(flow.table.column(j))).values(), reverse=True)
+        # a share of the rows moves with their number, by less than a row for each that changes
+        edge = rule if rule is None or isinstance(rule, (int, np.integer)) else rule * flow.table.n
+        near = edge is not None and any(count - most < edge <= count + most for count in counts)
+        # the level that is pooled last and the one that is named last; one name stands for all that are pooled
+        named = len(counts) if limit is None else limit - 1
+        if near or (named < len(counts) and named > 0 and counts[named - 1] - counts[named] <= 2 * most):
+            raise UnsupportedModelError(
+                f"Column '{flow.table.names[j]}' has a category that one row or person makes rare or common, which "
+                "tells of them: "
+                f"declare the categories with categories=…, or give {type(encoder).__name__} other limits (min_frequency, "
+                "max_categories)."
+            )
+
+
+def _walk(steps: Any, flow: Flow, check: _Check) -> None:
+    """Call a check with each encoder and imputer, and with the table that it was fitted on."""
     for place, (_, step) in enumerate(steps):
-        _check_levels(step, flow, few)
-        if any(_encoders(later) for _, later in steps[place + 1 :]):
+        _look_into(step, flow, check)
+        if any(_learners(later) for _, later in steps[place + 1 :]):
             flow = through(step, flow)
 
 
 def learned_levels(step: Estimator) -> bool:
-    """Whether an encoder in it learned its levels by itself."""
-    return any(isinstance(encoder.categories, str) for encoder in _encoders(step))
+    """Whether an encoder in it learned its levels by itself, or an imputer which columns have gaps."""
+    return any(not isinstance(each, LEVELS) or isinstance(each.categories, str) for each in _learners(step))
 
 
-def _encoders(step: Estimator) -> list[Estimator]:
+def _learners(step: Estimator) -> list[Estimator]:
+    """Encoders, and imputers with indicators of missing values."""
     parts = ("transformers_", "transformer_list", "steps") if hasattr(step, "get_params") else ()
     children = [child for name in parts for child in getattr(step, name, ())]
-    return [step] if isinstance(step, LEVELS) else [found for child in children for found in _encoders(child[1])]
+    if isinstance(step, LEVELS) or (isinstance(step, impute.SimpleImputer) and step.add_indicator):
+        return [step]
+    return [found for child in children for found in _learners(child[1])]
 
 
-def _check_levels(step: Estimator, flow: Flow, few: int) -> None:
-    if isinstance(step, LEVELS):
-        _check_encoder(step, flow, few)
+def _look_into(step: Estimator, flow: Flow, check: _Check) -> None:
+    if isinstance(step, (*LEVELS, impute.SimpleImputer)):
+        check(step, flow)
     elif isinstance(step, pipeline.Pipeline):
-        _check_steps(step.steps, flow, few)
+        _walk(step.steps, flow, check)
     elif isinstance(step, pipeline.FeatureUnion):
         for _, part in step.transformer_list:
-            _check_levels(part, flow, few)
+            _look_into(part, flow, check)
     elif isinstance(step, compose.ColumnTransformer):
         for part, positions in chosen_columns(step, flow.table):
-            _check_levels(part, kept(flow, flow.table.select(positions), positions), few)
+            _look_into(part, kept(flow, flow.table.select(positions), positions), check)
 
 
-def _check_encoder(encoder: Estimator, flow: Flow, few: int) -> None:
+def _check_common(step: Estimator, flow: Flow, few: _Fewest) -> None:
+    if isinstance(step, impute.SimpleImputer):
+        _check_indicator(step, flow, few)
+    else:
+        _check_encoder(step, flow, few)
+
+
+def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
     if not isinstance(encoder.categories, str):
         return
     pooled = getattr(encoder, "infrequent_categories_", [None] * len(encoder.categories_))
     hidden = getattr(encoder, "handle_unknown", "error") == "infrequent_if_exist"
     for j, levels in enumerate(encoder.categories_):
-        counts = Counter(plain_levels(flow.table.column(j)))
+        values = plain_levels(flow.table.column(j))
+        counts = few.having(values)
         nameless = plain_levels(pooled[j]) if hidden and pooled[j] is not None else []
-        rare = [level for level in plain_levels(levels) if counts[level] < few and level not in nameless]
+        rare = [level for level in plain_levels(levels) if counts[level] < few.count and level not in nameless]
         if rare:
+            rows = Counter(values)
+            pools = max(few.count, *(rows[level] + 1 for level in rare)) if few.whose is not None else few.count
             raise UnsupportedModelError(
-                f"Column '{flow.table.names[j]}' has a level that only {counts[rare[0]]} of the rows have, and "
-                f"{type(encoder).__name__} would release its name: declare the levels with categories=…, pool rare ones with "
-                f"min_frequency={few} and handle_unknown='infrequent_if_exist', or pass public='levels'."
+                f"Column '{flow.table.names[j]}' has a category that only {counts[rare[0]]} of the {few.who} have, and "
+                f"{type(encoder).__name__} would release its name: declare the categories with categories=…, pool "
+                "rare ones with "
+                f"min_frequency={pools} and handle_unknown='infrequent_if_exist', or pass public='levels'."
             )
-        pooling = sum(counts[level] for level in nameless)
-        if 0 < pooling < few:
+        hidden_levels = set(nameless)
+        pooling = few.having([value in hidden_levels for value in values])[True]
+        if 0 < pooling < few.count:
             raise UnsupportedModelError(
-                f"Column '{flow.table.names[j]}' has rare levels that only {pooling} of the rows have, and the feature that "
-                f"{type(encoder).__name__} pools them in tells that there are any: declare the levels with categories=…, "
-                "unite them with another level, leave these rows out, or pass public='levels'."
+                f"Column '{flow.table.names[j]}' has rare categories that only {pooling} of the {few.who} have, and "
+                "the feature "
+                f"that {type(encoder).__name__} pools them in tells that there are any: declare the categories with "
+                "categories=…, "
+                "unite them with another category, leave these rows out, or pass public='levels'."
+            )
+
+
+def _check_indicator(step: Estimator, flow: Flow, few: _Fewest) -> None:
+    """Refuse indicators of columns that a few rows, or people, lack, or have."""
+    told = step.indicator_.features_.tolist() if step.add_indicator else []
+    gaps = absent_cells(step, flow.table)
+    for j in told:
+        absent = gaps[j] if j in gaps else np.zeros(flow.table.n, dtype=bool)
+        counts = few.having(np.asarray(absent, dtype=bool).tolist())
+        if min(counts[True], counts[False]) < few.count:
+            raise UnsupportedModelError(
+                f"Column '{flow.table.names[j]}' has an indicator of missing values, which would give somebody away: "
+                f"{counts[True]} of the {few.who} lack it, {counts[False]} have it. Use add_indicator=False, or pass "
+                "public='levels'."
             )
 
 

@@ -16,43 +16,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import compose, impute, pipeline, preprocessing
 
 from fisherleak._support.arrays import like, namespace
 from fisherleak._support.grids import public_units
-from fisherleak._support.namespaces import Estimator, VectorLike
+from fisherleak._support.namespaces import Estimator, Vector, VectorLike
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.steps.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
-__all__ = [
-    "SCALERS",
-    "Scale",
-    "check_foldable",
-    "complete",
-    "declared",
-    "folding_of",
-    "frame_of",
-    "has_scalers",
-    "in_raw_units",
-    "learned_fills",
-    "neutral",
-    "raw_parameters",
-    "refuse_learned_fills",
-    "scaled_parameters",
-    "split_outputs",
-    "within_frame",
-]
-
-Vector = NDArray[np.float64]
 LEARN_NOTHING = (preprocessing.PolynomialFeatures, preprocessing.FunctionTransformer, preprocessing.Normalizer)
 LEVELS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
 """Their levels are taken as public."""
 ANOTHER = 1e-8
 """Relative difference past which a scaler's scale is not that of the rows."""
+STANDARD = "StandardScaler"
 IMPUTED = "SimpleImputer"
 """Name of a scale of one behind an imputer."""
 
@@ -73,6 +53,11 @@ class Scale:
     """Whether the centre was learned."""
     declared: tuple[float, float] | None = None
     """Centre and scale that declared bounds give."""
+
+    @property
+    def by_moments(self) -> bool:
+        """Whether centre and scale are the mean and the standard deviation."""
+        return self.name == STANDARD
 
     @property
     def scaled(self) -> bool:
@@ -224,8 +209,7 @@ def _standard(step: Estimator) -> tuple[Any, Scales]:
     if step.with_mean:
         made.mean_ = np.zeros(count)
     return made, [
-        Scale("StandardScaler", float(c), float(s), step.with_std, centred=step.with_mean)
-        for c, s in _pairs(centres, scales)
+        Scale(STANDARD, float(c), float(s), step.with_std, centred=step.with_mean) for c, s in _pairs(centres, scales)
     ]
 
 

@@ -6,23 +6,21 @@ Adding a transformer is adding one function to ``READERS``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
+from sklearn.base import clone
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
-from fisherleak.models.steps.category_steps import one_hot, ordinal
-from fisherleak.models.steps.curved_steps import polynomial, splines
+from fisherleak.models.steps.curved_steps import one_hot, ordinal, polynomial, splines
 from fisherleak.models.steps.flow import Block, Flow, joined, kept, linear, output, scaled, unfed
-from fisherleak.models.steps.imputers import absent_cells
-
-__all__ = ["READERS", "check_steps", "chosen_columns", "through"]
+from fisherleak.models.steps.imputers import CentreImputer, absent_cells
 
 
 def through(transformer: Estimator, flow: Flow) -> Flow:
@@ -48,19 +46,45 @@ def _check_numbers(transformer: Estimator, flow: Flow) -> None:
 
 def check_steps(model: Estimator) -> None:
     """Refuse a pipeline with steps that cannot be attributed: they may hold models fitted on the labels."""
+    for step in every_step(model):
+        if type(step) not in READERS:
+            raise UnsupportedModelError(_refusal(step))
+
+
+def every_step(model: Estimator) -> Iterator[Estimator]:
+    """The steps before a pipeline's model, and the steps within them."""
     if isinstance(model, pipeline.Pipeline):
         for _, step in model.steps[:-1]:
-            _check_step(step)
+            yield from _within(step)
 
 
-def _check_step(step: Estimator) -> None:
-    if step is None or isinstance(step, str):
-        return
-    if type(step) not in READERS:
-        raise UnsupportedModelError(_refusal(step))
-    for name in ("transformers_", "transformer_list", "steps"):
-        for child in getattr(step, name, ()):
-            _check_step(child[1])
+def _within(step: Estimator) -> Iterator[Estimator]:
+    if step is not None and not isinstance(step, str):
+        yield step
+        for name in ("transformers_", "transformer_list", "steps"):
+            for child in getattr(step, name, ()):
+                yield from _within(child[1])
+
+
+def filled_by_other_rows(model: Estimator, table: Table, y: Any) -> Estimator | None:
+    """The imputer of a fitted pipeline that learned what it fills in from other rows than these; None where there is none."""
+    known = [step for step in every_step(model) if hasattr(step, "statistics_")]
+    if not known:
+        return None
+    again = clone(model)
+    labels = np.asarray(host(y) if hasattr(y, "detach") else y)
+    again[:-1].fit(table.values, labels)
+    fitted = [step for step in every_step(again) if hasattr(step, "statistics_")]
+    pairs = zip(known, fitted, strict=True)
+    return next((own for own, other in pairs if not _alike(own.statistics_, other.statistics_)), None)
+
+
+def _alike(own: Any, other: Any) -> bool:
+    """Whether what two imputers fill in is the same, to rounding; texts are the same or not."""
+    try:
+        return bool(np.allclose(own.astype(float), other.astype(float), rtol=1e-6, atol=1e-12, equal_nan=True))
+    except (TypeError, ValueError):
+        return [str(value) for value in own.tolist()] == [str(value) for value in other.tolist()]
 
 
 def _refusal(transformer: Estimator) -> str:
@@ -207,7 +231,7 @@ def chosen_columns(transformer: Estimator, table: Table) -> list[tuple[Any, list
     with warnings.catch_warnings():
         # scikit-learn 1.6 announces another form of the remainder's columns; both are read
         warnings.simplefilter("ignore", FutureWarning)
-        chosen = [(step, _positions(columns, table)) for _, step, columns in transformer.transformers_]
+        chosen = [(step, positions_in(columns, table)) for _, step, columns in transformer.transformers_]
     return [(step, positions) for step, positions in chosen if positions and not _is(step, "drop")]
 
 
@@ -215,7 +239,7 @@ def _is(step: Estimator, word: str) -> bool:
     return isinstance(step, str) and step == word
 
 
-def _positions(columns: Any, table: Table) -> list[int]:
+def positions_in(columns: Any, table: Table) -> list[int]:
     """The columns of a ColumnTransformer entry, as positions."""
     named = [columns.start, columns.stop] if isinstance(columns, slice) else np.ravel(columns).tolist()
     unknown = [item for item in named if isinstance(item, str) and item not in table.names]
@@ -251,6 +275,7 @@ READERS: dict[type, Callable[[Any, Flow], Flow]] = {
     feature_selection.SelectKBest: _selector,
     feature_selection.SelectPercentile: _selector,
     impute.SimpleImputer: _imputer,
+    CentreImputer: _imputer,
     impute.KNNImputer: _imputer,
     compose.ColumnTransformer: _column_transformer,
     pipeline.Pipeline: _pipeline,

@@ -16,8 +16,6 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
 from fisherleak.nn.row_maps import check_rows_alone, frozen_copy, refuse_training
 
-__all__ = ["ExampleGradients", "StepInformation", "check_model_alone", "example_gradients"]
-
 
 @dataclass(frozen=True)
 class ExampleGradients:

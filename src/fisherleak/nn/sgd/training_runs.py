@@ -20,7 +20,6 @@ from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 if TYPE_CHECKING:
     from fisherleak.nn.sgd.accountant import SGDAccountant
 
-__all__ = ["count_steps", "fingerprint", "noise_for", "read_state", "write_state"]
 
 OVER = ("max", "mean")
 

@@ -20,14 +20,13 @@ from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms import information_of, one_release
+from fisherleak.engine.norms.tied_cells import people_cells, tied_squares
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import sum_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
-
-__all__ = ["JointRows", "SingleRows", "Units", "covering", "raw_map", "units_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -153,24 +152,31 @@ def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, g
         return rows
     if over == "dataset":
         return JointRows(rows.total()[None, :, :])
-    if over != "group":
+    if over not in ("group", "person"):
         raise InvalidInputError(
-            f"shape='least-loss' limits over 'max', 'group' or 'dataset'; got over={over!r}. Limit the largest eta instead."
+            f"shape='least-loss' limits over 'max', 'group', 'person' or 'dataset'; got over={over!r}. Limit the largest eta "
+            "instead."
         )
     if is_lazy(jacobian.X):
         raise InvalidInputError(
             "shape='least-loss' over groups needs rows in memory; X is a Dask array. Use over='max'."
         )
-    return JointRows(_squares(rows, list(rows_by_group(measurement(leakage).labels(groups), leakage.n).values())))
+    members = list(rows_by_group(measurement(leakage).labels(groups), leakage.n).values())
+    return JointRows(_squares(rows, members, over == "person"))
 
 
-def _squares(rows: SingleRows, groups: Sequence[Array]) -> Matrix:
-    size = rows.shape[1]
-    if len(groups) * size**2 > MOST_VALUES:
+def _squares(rows: SingleRows, groups: Sequence[Array], people: bool) -> Matrix:
+    """Of each group; of people also those in which what is one value moves together, where they have several rows."""
+    size, times = rows.shape[1], 3 if people else 1
+    if times * len(groups) * size**2 > MOST_VALUES:
         raise InvalidInputError(
             f"groups are {len(groups)}, whose matrices with {size} parameters would take "
-            f"{8 * len(groups) * size**2 / 2**30:.0f} GiB. Give fewer groups, or use shape='hessian'."
+            f"{8 * times * len(groups) * size**2 / 2**30:.0f} GiB. Give fewer groups, or use shape='hessian'."
         )
     product = rows._plain.set_product(rows.attributes, rows.label)
     sums = (sum_rows(product.block, *product.arrays, rows=members) for members in groups)
-    return np.stack([np.asarray(host(product.finish(total))) for total in sums])
+    found = np.stack([np.asarray(host(product.finish(total))) for total in sums])
+    if not people:
+        return found
+    own = [np.asarray(host(each), dtype=np.int64) for each in groups]
+    return np.concatenate([found, tied_squares(people_cells(rows._plain, rows.attributes, rows.label), own)])

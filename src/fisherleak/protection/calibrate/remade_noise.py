@@ -1,7 +1,8 @@
 """Noise that was calibrated on rows, with a shape of their own, made anew without some of them: the same call on the others.
 
-The rows leave, n l2 stays the same number, and the model is fitted again. The scale is found anew with the shape where a limit
-on the rows decided it, and stays as it is where the noise was rescaled since.
+The rows leave, n l2 stays the same number (or loses their part of it, where it is stated per row), and the model is fitted
+again. The scale is found anew with the shape where a limit on the rows decided it, and stays as it is where the noise was
+rescaled since.
 """
 
 from __future__ import annotations
@@ -12,24 +13,22 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.changes.remade_covariance import Reshaped
+from fisherleak.engine.changes.starting_fit import MovingPenalty
 from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.noise.calibrated import HESSIAN, CalibrationCall
+from fisherleak.engine.noise.calibration_record import HESSIAN, CalibrationCall
 from fisherleak.engine.norms import information_of
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.protection.calibrate.calibration import calibrate
 
-__all__ = ["MadeAnew", "made_anew"]
-
-Vector = NDArray[np.float64]
 WORK, SEARCHED = 2**32, 2**29
 """Steps for all rows that are left out, up to which it takes minutes: for the shape H^-1, and for one that is searched for."""
 EACH = 2**18
@@ -89,7 +88,12 @@ class MadeAnew(Reshaped):
         risk, count = risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), int(jacobian.X.shape[0])
         others = np.delete(np.arange(count), rows)
         weights = None if risk.weights is None else risk.weights[others]
-        X, y, more = risk.X[others], risk.y[others], count / len(others)
+        X, y = risk.X[others], risk.y[others]
+        moving = MovingPenalty.of(jacobian)
+        # l2 is per row here: the whole of the penalty, or what is left of it, is on fewer rows
+        weighted = moving is not None and moving.weighted and risk.weights is not None
+        gone = len(rows) if not weighted else float(np.sum(np.asarray(risk.weights)[rows]))
+        more = (1.0 if moving is None else moving.kept_without(gone)) * count / len(others)
         left = replace(risk, X=X, y=y, weights=weights, l2=more * risk.l2, intercept_l2=more * risk.intercept_l2)
         fit = fit_at(left, jacobian.fit.theta, polish=True)
         known = jacobian_of(fit, X, y, Gaussian(1.0), jacobian.attributes)
@@ -112,7 +116,7 @@ def made_anew(jacobian: Jacobian, noise: Any, count: int) -> MadeAnew:
         _refuse(
             told.shape,
             f"would have to be made anew without each of {count} rows, which takes long: ask about some, "
-            "fisherleak.attacks.Membership(model, X, y, rows=[...]).accuracy(noise), or calibrate with over='admissible'",
+            "fisherleak.attacks.Membership(model, X, y, rows=[...]).accuracy(noise), or calibrate with over='any-record'",
         )
     return found
 

@@ -1,50 +1,39 @@
-r"""What a bound on the worst admissible row is made of: norms, leverages and the rows that could be there, as numbers.
+r"""What a bound on the worst record within the bounds is made of: norms, leverages and the records themselves, as numbers.
 
 In the metric of the Hessian, with :math:`B = H^{-1}`, L the noise's view of the parameters and E the values that count, every
 point x that could be there brings :math:`\sqrt{h} = |B^{1/2} x|`, :math:`|L B x|` and :math:`|E^T B x|`; every row that is
 there brings its leverage and its push :math:`\omega |r| \sqrt{h}` on the parameters. All are lengths, so that what one replaced
-row does to them is bounded by how it changes B and the parameters: see ``scale_sensitivity``.
+row does to them is bounded by how it changes B and the parameters: see ``scale_sensitivity``. Several rows at once, those of a
+person, bring sums.
+
+Mathematics: 6.11, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.declared_bounds import Admissible
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 
-__all__ = [
-    "Points",
-    "Present",
-    "Quantities",
-    "Strong",
-    "feature_map",
-    "maxima",
-    "points_of",
-    "quantities_of",
-    "rows_in_metric",
-    "strong_of",
-    "value_map",
-]
-
-Vector = NDArray[np.float64]
 MOST_POINTS = 2**14
 """Corners of the box that are looked at one by one; what is left of it is bounded by norms."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Points (V, p) whose hull, widened by the ``rest``, holds all admissible rows; in the coordinates of the fit."""
+    """Points (V, p) whose hull, widened by the ``rest``, holds all records within the bounds; in the coordinates of the fit."""
 
     x: Vector
     rest: tuple[Vector, ...]
@@ -54,7 +43,7 @@ class Points:
     choices: NDArray[np.int64]
     """(V, parts): which choice of each column a point is made of; an end where the column is not enumerated."""
     spans: Vector
-    """(d,): how far apart two admissible values of a feature are, at most."""
+    """(d,): how far apart two values of a feature within the bounds are, at most."""
 
     def reach(self, matrix: Vector) -> float:
         """|matrix @ deviation| for what is not enumerated, at most."""
@@ -68,17 +57,17 @@ class Points:
         return total
 
 
-def points_of(jacobian: Jacobian, admissible: Admissible) -> Points:
-    """Corners of the admissible box, as many as can be looked at; the widest columns first."""
-    d = admissible.base.shape[0]
+def points_of(jacobian: Jacobian, allowed: AllowedRecords) -> Points:
+    """Corners of the box of bounds, as many as can be looked at; the widest columns first."""
+    d = allowed.base.shape[0]
     centre = np.zeros(d) if jacobian.fit.centre is None else np.asarray(host(jacobian.fit.centre))
     constant = [1.0] if jacobian.fit.intercept is not None else []
-    x, rest = (admissible.base - centre)[None, :], []
-    choices = np.zeros((1, len(admissible.parts)), dtype=np.int64)
-    spans = np.full(d, 2.0 * (admissible.radius or 0.0))
-    widths = [float(np.linalg.norm(part - part.mean(axis=0), axis=1).max()) for part in admissible.parts]
+    x, rest, still = (allowed.base - centre)[None, :], [], np.zeros(d)
+    choices = np.zeros((1, len(allowed.parts)), dtype=np.int64)
+    spans = np.full(d, 2.0 * (allowed.radius or 0.0))
+    widths = [float(np.linalg.norm(part - part.mean(axis=0), axis=1).max()) for part in allowed.parts]
     for k in sorted(range(len(widths)), key=lambda k: -widths[k]):
-        part = admissible.parts[k]
+        part = allowed.parts[k]
         spans += part.max(axis=0) - part.min(axis=0)
         if len(x) * len(part) <= MOST_POINTS:
             choices = np.repeat(choices, len(part), axis=0)
@@ -86,10 +75,10 @@ def points_of(jacobian: Jacobian, admissible: Admissible) -> Points:
             x = (x[:, None, :] + part[None, :, :]).reshape(-1, d)
         else:
             middle = 0.5 * (part.max(axis=0) + part.min(axis=0))
-            x = x + middle
+            still += middle
             rest.append(np.pad(part - middle, ((0, 0), (0, len(constant)))))
-    x = np.column_stack([x, *[np.ones(len(x))] * len(constant)])
-    return Points(x, tuple(rest), admissible.radius or 0.0, choices, spans)
+    x = np.column_stack([x + still, *[np.ones(len(x))] * len(constant)])
+    return Points(x, tuple(rest), allowed.radius or 0.0, choices, spans)
 
 
 @dataclass(frozen=True)
@@ -108,6 +97,11 @@ class Present:
     """|L B x|"""
     eb: Vector
     """|E^T B x|"""
+
+    def of_copies(self, copies: int, kept: int) -> Present:
+        """With every row so many times, of which some are enough where the largest few decide."""
+        scaled = replace(self, h=self.h / copies, lb=self.lb / copies, eb=self.eb / copies)
+        return Present(*(np.repeat(getattr(scaled, name), kept) for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -160,6 +154,8 @@ class Quantities:
     """How fast the penalty's curvature moves with a feature of a row, through its folded scale."""
     loosened: float = 0.0
     """The part of the Hessian that a changed penalty takes away, at most."""
+    others: int = 0
+    """How many more rows than one are exchanged at once: those of a person, less one (section 6.11)."""
 
 
 @dataclass(frozen=True)
@@ -177,12 +173,21 @@ class _Base:
     def inverse(self) -> Vector:
         return self.root.T @ self.root
 
+    def of_copies(self, copies: int) -> _Base:
+        """With every row so many times: H is as many times as large."""
+        return _Base(self.LB / copies, self.root / math.sqrt(copies), self.H * copies, self.E, self.theta)
+
 
 def quantities_of(
-    jacobian: Jacobian, points: Points, attributes: Sequence[Attribute]
+    jacobian: Jacobian, points: Points, attributes: Sequence[Attribute], count: int = 1, copies: int = 1
 ) -> tuple[Quantities, Present, float]:
-    """The quantities at a fit, its rows, and the largest weight."""
+    """The quantities at a fit, its rows, and the largest weight; ``count`` rows are exchanged at once.
+
+    With ``copies``, of the same rows so many times, whose model is the same.
+    """
     base, present = _at(jacobian, attributes)
+    if copies > 1:
+        base, present = base.of_copies(copies), present.of_copies(copies, min(count, copies))
     u = base.E.T @ base.theta
     Q = base.LB @ base.E
     q = Q @ u
@@ -209,9 +214,9 @@ def quantities_of(
         "lowest": float(np.min(z - beyond)),
         "highest": float(np.max(z + beyond)),
     }
-    numbers |= _folded(jacobian, base, points)
-    numbers |= maxima(present)
-    return Quantities(**numbers), present, float(present.omega.max())
+    numbers |= _folded(jacobian, base, points, count, copies)
+    numbers |= maxima(present) if count == 1 else maxima_together(present, count)
+    return Quantities(**numbers, others=count - 1), present, float(present.omega.max())
 
 
 @dataclass(frozen=True)
@@ -347,14 +352,38 @@ def maxima(present: Present, *, without_the_largest: bool = False) -> dict[str, 
     return {name: float(np.sort(values)[-2]) if len(values) > 1 else 0.0 for name, values in each.items()}
 
 
-def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
-    """What one row does to scales that are folded into the penalty, and what the penalty does to J."""
+def maxima_together(present: Present, count: int) -> dict[str, float]:
+    """What removing any ``count`` rows at once does at most."""
+
+    def most(values: Vector) -> float:
+        return float(np.sum(np.sort(values)[-count:]))
+
+    s = present.omega * present.a
+    # section 6.11: sums over the rows that leave stand for the numbers of one row
+    leverage, lb, eb = most(s * present.h), most(s * present.lb**2), most(s * present.eb**2)
+    if not leverage < 1.0 - 1e-9:
+        return dict.fromkeys(("push", "far", "c1", "c2", "c3", "lift", "lift_e"), math.inf) | {"leverage": 1.0}
+    left = 1.0 - leverage
+    return {
+        "leverage": leverage,
+        "push": most(present.omega * present.r * np.sqrt(present.h)) / math.sqrt(left),
+        "far": float(present.h.max()),
+        "c1": math.sqrt(lb * leverage) / left,
+        "c2": math.sqrt(lb * eb) / left,
+        "c3": math.sqrt(eb * leverage) / left,
+        "lift": lb / left,
+        "lift_e": eb / left,
+    }
+
+
+def _folded(jacobian: Jacobian, base: _Base, points: Points, count: int, copies: int) -> dict[str, Any]:
+    """What exchanged rows do to scales that are folded into the penalty, and what the penalty does to J."""
     folding, fit = jacobian.folding, jacobian.fit
     if folding is None or fit.l2 == 0:
         return {}
     if np.any(np.asarray(host(folding.shares))):
         raise InvalidInputError(
-            "over='admissible' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
             "Use StandardScaler, or over='max'."
         )
     slopes, means = np.abs(np.asarray(host(folding.slopes))), np.asarray(host(folding.means))
@@ -362,31 +391,32 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points) -> dict[str, Any]:
     scales, w = np.asarray(host(fit.scales)), np.abs(base.theta[:d])
     omega = 1.0 if not folding.weighted or fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
     total = fit.n if not folding.weighted or fit.sample_weight is None else float(np.sum(host(fit.sample_weight)))
-    share, learned = omega / total, (slopes > 0) | (scales != 1.0)
+    share, learned, n = omega / (copies * total), (slopes > 0) | (scales != 1.0), copies * fit.n
+    together = count * share
     spans = np.where(learned, points.spans, 0.0)
     # section 6.3 with rho the ``share``: |v' - v| <= rho (1 - rho) span^2, as neither |x - m_i| nor |x_i - m_i| is
-    # above the span
-    change = spans**2 * (share + share**2)
+    # above the span; of several rows, at most the sum of their parts times span^2 (section 6.11)
+    change = spans**2 * (together + together**2)
     worst = float(np.max(change[learned] / scales[learned] ** 2, initial=0.0))
     spread = np.sqrt(np.sum(base.root**2, axis=0))[:d]
     # m_k = 2 n l2 rho w_k (x_k - m'_k), with |w_k| moving by at most |B^1/2 e_k| (``spread``) times the move
-    push = 2.0 * fit.n * fit.l2 * share * learned
+    push = 2.0 * n * fit.l2 * share * learned
     far = np.abs(points.x[:, :d] - _centred(jacobian, means)) + spans * (
-        share + (0.5 if points.rest or points.radius else 0.0)
+        together + (0.5 if points.rest or points.radius else 0.0)
     )
     return {
         "stretch": -math.log1p(-worst) if worst < 1 else math.inf,
         # B^1/2 times the gradient n l2 (v' - v) w of the changed penalty, column by column
-        "pull": float(np.sum(fit.n * fit.l2 * change * w * spread)),
+        "pull": float(np.sum(n * fit.l2 * change * w * spread)),
         "columns": _norm(base.LB[:, :d][:, learned]),
         "m": np.max(omega * slopes * far, axis=1, initial=0.0),
-        "pull_by_move": float(np.sum(fit.n * fit.l2 * change * spread**2)),
+        "pull_by_move": float(np.sum(n * fit.l2 * change * spread**2)),
         "columns_root": _norm(base.root[:, :d][:, learned]),
-        "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * share), initial=0.0)),
-        "scale_push": float(np.max(push * spans * (1.0 + 2.0 * share), initial=0.0)),
+        "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * together), initial=0.0)),
+        "scale_push": float(np.max(push * spans * (1.0 + 2.0 * together), initial=0.0)),
         # ||B^1/2 diag(n l2 |v' - v|) B^1/2||
-        "loosened": _norm(base.root[:, :d] * np.sqrt(fit.n * fit.l2 * change)) ** 2,
-        "m_by_mean": float(np.max(omega * slopes * spans * share, initial=0.0)),
+        "loosened": _norm(base.root[:, :d] * np.sqrt(n * fit.l2 * change)) ** 2,
+        "m_by_mean": float(np.max(omega * slopes * spans * together, initial=0.0)),
     }
 
 

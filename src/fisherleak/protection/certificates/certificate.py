@@ -1,6 +1,13 @@
-"""A certified bound on eta of any admissible row in place of any present one, in the model refitted with it.
+"""A certified bound on eta of any record within the bounds in place of a row, in the model refitted with it.
 
 Mathematics: 6.1, ``docs/mathematics/any-record.md``.
+
+Also here: what certificates rest on: losses whose second derivative is known to behave.
+
+Also here: how far an exchanged row moves the parameters and the curvature, by all rows instead of by the farthest
+one.
+
+Mathematics: 6.2, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations
@@ -13,17 +20,102 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fisherleak.engine.losses import Loss
+from fisherleak._support.namespaces import Vector
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.losses import Loss, check_name
 from fisherleak.engine.losses.loss import Traits
-from fisherleak.protection.certificates.bound_quantities import Quantities, Strong
-from fisherleak.protection.certificates.known_losses import known_traits
-from fisherleak.protection.certificates.parameter_change import Drift
+from fisherleak.errors import InvalidInputError
+from fisherleak.protection.certificates.bound_quantities import Quantities, Strong, rows_in_metric
 
-__all__ = ["Bound", "Extent", "bound", "bound_by_penalty", "most_within", "two_ranks"]
 
-Vector = NDArray[np.float64]
+def known_traits(loss: Loss) -> Traits:
+    """What is proved of a loss; one of which nothing is known is refused."""
+    check_name(loss)
+    if loss.traits is None:
+        raise InvalidInputError(
+            f"over='any-record' knows the package's own losses only, and the loss is {loss.name}: how far a row moves the "
+            "curvature of others is not known. Use over='max'."
+        )
+    return loss.traits
+
+
+LENGTHS = 2.0 ** np.concatenate(
+    [np.arange(-9, -2), np.arange(-2, -1, 0.5), np.arange(-1, 1, 0.125), np.arange(1, 5.01, 0.25)]
+)
+"""Moves that are tabulated: most of them where those of tables lie that can be released."""
+FLATTEST = 60.0
+"""Exponents from here on are as good as infinite."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Tables of both changes of the curvature over moves."""
+
+    falls: Vector
+    """lambda_-, at each of ``LENGTHS``."""
+    grows: Vector
+    """lambda_+."""
+
+    def moved(self, gradient: float) -> float:
+        """The largest move under a gradient of this length; infinite where none is certain."""
+        before, reached = 0.0, 0.0
+        for length, fall in zip(LENGTHS.tolist(), self.falls.tolist(), strict=True):
+            # section 6.2: the integral of 1 - lambda_- reaches N; lambda_- grows with d, so that its value at the end
+            # of each part is taken for all of it
+            slope = 1.0 - fall
+            if slope <= 0:
+                return math.inf
+            there = reached + slope * (length - before)
+            if there >= gradient:
+                return float(before + (gradient - reached) / slope)
+            before, reached = length, there
+        return math.inf
+
+    def log_factor(self, move: float) -> float:
+        """The logarithm of the factors by which A changes under such a move, at most."""
+        place = int(np.searchsorted(LENGTHS, move))
+        if place == len(LENGTHS) or not self.falls[place] < 1:
+            return math.inf
+        # the larger of log(1 + lambda_+) and -log(1 - lambda_-), at the next point of the grid
+        return max(math.log1p(float(self.grows[place])), -math.log1p(-float(self.falls[place])))
+
+
+def drift_of(jacobian: Jacobian, q: Quantities, copies: int = 1) -> Drift:
+    """The tables of a fit, for any one row leaving: two products of all rows for each length.
+
+    With ``copies`` of every row sums over rows are the same, and each row is shorter.
+    """
+    x, omega, a = rows_in_metric(jacobian)
+    traits = known_traits(jacobian.fit.loss)
+    # without the row that leaves, and with folded scales stretched, A is at least this part of H
+    left = math.exp(q.stretch) / (1.0 - q.leverage) if q.leverage < 1 else math.inf
+    s = omega * a
+    # l q_j of section 6.2; x is B^1/2 x_j here, and A^-1 <= ``left`` B
+    lengths = traits.log_slope * np.sqrt(left * np.sum(x * x, axis=1) / copies)
+    most = omega * traits.largest
+    falls, grows = [], []
+    for length in LENGTHS.tolist() if math.isfinite(left) else ():
+        exponent = np.minimum(lengths * length, FLATTEST)
+        # s_j (e^(l q_j d) - 1), at most what is left up to omega_j times the largest curvature
+        grown = np.where(exponent < FLATTEST, np.minimum(s * np.expm1(exponent), most - s), most - s)
+        if not np.isfinite(grown).all():
+            break
+        # lambda_-(d) and lambda_+(d), the formula of section 6.2, in the metric of B and so times ``left`` in that of A
+        falls.append(left * _largest(x, -s * np.expm1(-exponent)))
+        grows.append(left * _largest(x, grown))
+        if not falls[-1] < 1:
+            break
+    rest = [math.inf] * (len(LENGTHS) - len(falls))
+    return Drift(np.array([*falls, *rest]), np.array([*grows, *rest]))
+
+
+def _largest(x: Vector, weights: Vector) -> float:
+    """The largest eigenvalue of sum weights x x^T, rounded up."""
+    product = (x * np.maximum(weights, 0.0)[:, None]).T @ x
+    return float(np.linalg.eigvalsh(product)[-1]) * (1.0 + 1e-9) + 1e-12
+
+
 WIDTH, FINE, COARSE = 0.25, 16.0, 8
 """Intervals of z: of this width up to ``FINE`` from zero, then eight to each doubling."""
 LEAST = 2.0**-6
@@ -102,17 +194,18 @@ def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, 
     kind = known_traits(loss)
     best, which = np.zeros_like(q.root), np.full_like(q.root, labels[0])
     extent, rough, largest = Extent(), [], 0.0
-    together = _together(q)
+    together, cells = _together(q), list(_cells(q, loss, kind, labels))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for cell in _cells(q, loss, kind, labels):
-            found, far = _at_cell(together, loss, kind, cell.together(), omega, label, drift)
+        others = _others(together, loss, kind, [cell.together() for cell in cells], omega, drift)
+        for cell in cells:
+            found, far = _at_cell(together, loss, kind, cell.together(), omega, label, drift, others)
             rough.append((_finite(found)[0], cell))
             extent = extent.beside(far)
         # an interval whose bound over all points at once is below the largest needs no look at single points
         for above, cell in sorted(rough, key=lambda each: -each[0]):
             if above <= largest:
                 break
-            found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift)[0])
+            found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift, others)[0])
             largest = max(largest, cell.most(found, q))
             which = np.where(found > best, cell.labels[-1], which)
             best = np.maximum(best, found)
@@ -187,20 +280,58 @@ def _intervals(lowest: float, highest: float) -> Iterator[tuple[float, float]]:
     yield from pairwise(ends)
 
 
+@dataclass(frozen=True)
+class _Others:
+    """What rows of the same person that come with a new row do, at most: section 6.11."""
+
+    push: float
+    """|B^1/2 g|, g their gradient at the present parameters."""
+    gain: float
+    """||A^-1/2 C A^-1/2||, C their curvature at the new minimum and A that of the rows that stay, at the present one."""
+
+
+def _others(q: Quantities, loss: Loss, kind: Traits, cells: list[_Cell], omega: float, drift: Drift | None) -> _Others:
+    """For any records within the bounds; nothing where one row is exchanged. ``q`` is one point, of all."""
+    if not q.others or not q.leverage < 1:
+        return _Others(0.0, 0.0)
+    left, grown, widest = 1.0 / (1.0 - q.leverage), math.exp(q.stretch), float(q.root.max())
+    push = omega * widest * max(_largest_gradient(cell, loss) for cell in cells)
+    solved = partial(_farthest_move, kind.log_slope * math.sqrt(left * q.far), drift)
+    # all rows that come push, this one too
+    moved = solved(grown * (q.push + math.sqrt(left) * (q.pull + (q.others + 1) * push)))
+    reach = widest * math.sqrt(left) * moved
+    a = max(
+        float(cell.largest(loss.a, np.clip(kind.peak, cell.low - reach, cell.high + reach)).max()) for cell in cells
+    )
+    return _Others(q.others * push, q.others * omega * a * left * widest**2)
+
+
+def _largest_gradient(cell: _Cell, loss: Loss) -> float:
+    """|r| at most: it is monotone in z, so that ends decide."""
+    return float(max(cell.largest(side, end).max() for end in (cell.low, cell.high) for side in (loss.r, _down(loss))))
+
+
 def _at_cell(
-    q: Quantities, loss: Loss, kind: Traits, cell: _Cell, omega: float, label: bool, drift: Drift | None
+    q: Quantities,
+    loss: Loss,
+    kind: Traits,
+    cell: _Cell,
+    omega: float,
+    label: bool,
+    drift: Drift | None,
+    others: _Others,
 ) -> tuple[Vector, Extent]:
     """||J|| at most, for every point. What is not convex in x is taken at its largest over all rows of the cell."""
     # section 6.1, "The row that leaves": A^-1 <= ``left`` B for any row; ``slope`` is l q, in the metric of A
     left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     slope = kind.log_slope * math.sqrt(left * q.far)
     grown, widest = math.exp(q.stretch), cell.most(q.root, q)
-    # section 6.1, "Moved curvature": ``first`` is N of the row that leaves and of the scales that it changes;
-    # ``solved`` gives d
-    first = grown * (q.push + math.sqrt(left) * q.pull)
+    # section 6.1, "Moved curvature": ``first`` is N of the row that leaves and of the scales that it changes (of all rows
+    # that leave, and of those that come beside this one, section 6.11); ``solved`` gives d
+    first = grown * (q.push + math.sqrt(left) * (q.pull + others.push))
     solved = partial(_farthest_move, slope, drift)
     leaving = math.sqrt(left) * solved(first)
-    size = float(max(cell.largest(side, end).max() for end in (cell.low, cell.high) for side in (loss.r, _down(loss))))
+    size = _largest_gradient(cell, loss)
     # the same with the new row's own gradient omega r x; ``move`` is d in the metric of B
     moved = solved(first + grown * math.sqrt(left) * omega * size * widest)
     move = math.sqrt(left) * moved
@@ -216,7 +347,9 @@ def _at_cell(
     shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
     # the logarithm of e^(l q d), or of 1 + lambda_+ and 1 / (1 - lambda_-) of section 6.2, with that of changed scales
     tau = min(slope * moved, math.inf if drift is None else drift.log_factor(moved)) + q.stretch
-    terms = _Terms(above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving)
+    terms = _Terms(
+        above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving, others.gain
+    )
     return _norm(q, terms, cell, omega, loss.quadratic)
 
 
@@ -238,6 +371,13 @@ class _Terms:
     move: float
     left: float
     leaving: float
+    gain: float
+    """Curvature that other rows of the same person bring."""
+
+    @property
+    def low(self) -> float:
+        """A'^-1 is at least this part of A^-1, and at most e^tau of it: A' <= (e^tau + gain) A."""
+        return float(1.0 / (np.exp(self.tau) + self.gain))
 
 
 def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) -> tuple[Vector, Extent]:
@@ -273,8 +413,11 @@ def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
     """||J|| / omega at most without the new row's own effect, |L g| and |E^T g|, for every point."""
     both = t.r + t.drift + t.m + t.more
     beta = t.a**2 * q.u**2 + t.c**2
-    # A'^-1 between e^-tau and e^tau times A^-1 is cosh(tau) A^-1 + sinh(tau) A^-1/2 U A^-1/2 with ||U|| <= 1
+    # A'^-1 between e^-tau and e^tau times A^-1 is cosh(tau) A^-1 + sinh(tau) A^-1/2 U A^-1/2 with ||U|| <= 1; with
+    # other new rows it may be lower than e^-tau of it, and these are half the sum and half the difference of the ends
     cosh, sinh = np.cosh(t.tau), np.sinh(t.tau)
+    if t.gain:
+        cosh, sinh = 0.5 * (np.exp(t.tau) + t.low), 0.5 * (np.exp(t.tau) - t.low)
     # A^-1 = B + s (B x_i)(B x_i)^T / (1 - leverage): ``lift``, ``c1``, ``c2``, ``c3`` bound what its second term adds
     whole, whole_e = math.sqrt(q.whole**2 + q.lift), math.sqrt(q.whole_e**2 + q.lift_e)
     far = math.sqrt(t.left) * q.root
@@ -305,7 +448,7 @@ def _damped(q: Quantities, t: _Terms, omega: float) -> float:
     value, g, e = _without_own(point, terms)
     # 1 / (1 + omega h) at the low end of each interval of omega h; the own effect has its square,
     # and 2 omega h / (1 + omega h)^2 <= 1/2
-    factor = 1.0 / (1.0 + math.exp(-t.tau) * lows)
+    factor = 1.0 / (1.0 + (t.low if t.gain else math.exp(-t.tau)) * lows)
     own = np.minimum(2.0 * omega * factor**2 * g * e, 0.5 * _within(q, t)) * (r + terms.drift)
     return float(np.max(factor * value + own))
 

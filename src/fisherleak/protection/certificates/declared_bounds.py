@@ -1,10 +1,19 @@
 """Rows that could stand in the table: what the user declared, and for the rest what the rows show on a coarse grid.
 
-An admissible row takes, in every column, a number between two bounds or one of some levels, or all its features lie in a ball.
+A record within the bounds has, in every column, a number between two bounds or one of some categories; or all its features lie
+in a ball.
 Bounds that are not declared are taken from the observed range on a grid that no data decide (numbers of three binary digits,
 then every power of two, every second, fourth, …, the even or the odd ones): the first on which the two values farthest out have
 the same bound, so that none shows. One of them that is far from the others makes the grid coarser, which tells its rough size:
 such ranges are better declared. Where three agree on the finest grid, no single row changes the bound.
+
+Also here: missing values among the records that bounds admit: a leakage whose columns with gaps are read as any
+other.
+
+A cell that an imputer filled with a public value c lies where a value of c would: between the bounds, or it is refused. So a
+record that lacks a value is one within the bounds. Its eta is not above that of the same record with c as its value, which
+moves the model too. An indicator of missing values is a category of its own, as in a table's model. Records with any value
+beside the indicator are admitted as well, which no imputer gives: bounds are a little larger than needed.
 """
 
 from __future__ import annotations
@@ -20,12 +29,14 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Json
+from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table
-
-__all__ = ["LABEL", "NORM", "Admissible", "admissible_rows"]
 
 Matrix = NDArray[np.float64]
 LABEL, NORM = "label", "norm"
@@ -35,13 +46,13 @@ FEWEST_IN_ALL = 30
 """Rows that must be there before bounds or levels are taken from them."""
 GRIDS = ((0, 0), (1, 0), *((2**k, shift) for k in range(1, 9) for shift in (0, 2 ** (k - 1))))
 """Grids that are tried, from fine to coarse: three binary digits, then powers of two by width and shift of their exponents."""
-MAPPING = "bounds must be a mapping from names of columns to (low, high) or levels"
+MAPPING = "bounds must be a mapping from names of columns to (low, high) or categories"
 AFFINE = 1e-7
 """Difference of a feature from what an affine map of the raw columns gives, relative to its size, that is rounding."""
 
 
 @dataclass(frozen=True)
-class Admissible:
+class AllowedRecords:
     """The rows that could be there, in the features of the model.
 
     Parameters
@@ -57,7 +68,7 @@ class Admissible:
     bounds : dict
         The same for people and for a card: each column's bounds or levels, and whether they were declared or taken from rows.
     settled : bool
-        Whether replacing any one row by an admissible one leaves all bounds as they are.
+        Whether replacing any one row by another record within the bounds leaves all bounds as they are.
     """
 
     base: Matrix = field(repr=False)
@@ -78,13 +89,15 @@ def checked_bounds(bounds: Any) -> dict[str, Any]:
     return given
 
 
-def admissible_rows(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> Admissible:
+def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> AllowedRecords:
     """What users may pass as ``bounds=``, held against the rows that are present."""
     given = checked_bounds(bounds)
     names = [attribute.name for attribute in jacobian.attributes]
     unknown = [name for name in given if name not in {LABEL, NORM, *names}]
     if unknown:
-        raise InvalidInputError(f"bounds name '{unknown[0]}', which is no column. {nearest(unknown[0], names)}")
+        raise InvalidInputError(
+            f"bounds name '{unknown[0]}', which is no column. {nearest(unknown[0], names)} Bounds of y are named '{LABEL}'."
+        )
     labels, label_record, settled = _labels(jacobian, given.pop(LABEL, None))
     if NORM in given:
         return _ball(jacobian, given, labels, label_record, settled)
@@ -106,7 +119,7 @@ def admissible_rows(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
             f"Feature {off[0]} does not follow its columns by an affine map, so that no bound holds for rows that are not "
             "there. Use `over='max'`, or apply the preprocessing before and declare bounds for its features."
         )
-    return Admissible(base, tuple(parts), labels, None, record | {LABEL: label_record}, settled)
+    return AllowedRecords(base, tuple(parts), labels, None, record | {LABEL: label_record}, settled)
 
 
 @dataclass(frozen=True)
@@ -169,10 +182,12 @@ def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, floa
         return low, high, {"low": low, "high": high, "from": "rows"}, below[1] and above[1]
     try:
         low, high = (float(end) for end in given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"bounds of {key} must be two numbers, (low, high); got {given!r}.") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidInputError(f"bounds of {key} must be two finite numbers, the first the smaller; got {given!r}.")
+    if not 0 < high - low < math.inf:
+        raise InvalidInputError(
+            f"bounds of {key} must be two finite numbers, the first the smaller, with a finite difference; got {given!r}."
+        )
     outside = int(np.sum((values < low) | (values > high)))
     if outside:
         raise InvalidInputError(
@@ -219,7 +234,8 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
     codes = np.array([place.get(_plain(value), -1) for value in np.asarray(column).tolist()])
     if (codes < 0).any():
         raise InvalidInputError(
-            f"Column '{name}' has {int(np.sum(codes < 0))} rows with levels that its encoder does not know. Use `over='max'`."
+            f"Column '{name}' has {int(np.sum(codes < 0))} rows with categories that its encoder does not know. Use "
+            "`over='max'`."
         )
     present = known[codes]
     if given is not None:
@@ -227,7 +243,7 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
         outside = int(np.sum(~np.isin(codes, chosen)))
         if outside:
             raise InvalidInputError(
-                f"Column '{name}' has {outside} row{'s' if outside > 1 else ''} with a level that is not among the declared "
+                f"Column '{name}' has {outside} row{'s' if outside > 1 else ''} with a category that is not among the declared "
                 "ones: declare all of them, or pool them before the model is fitted."
             )
         return _Read(
@@ -239,8 +255,9 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
     rare = int(np.sum((counts > 0) & (counts < FEWEST)))
     if rare:
         raise InvalidInputError(
-            f"Column '{name}' has {rare} level{'s' if rare > 1 else ''} with fewer than {FEWEST} rows, which tell who has "
-            f"them: pool them, OneHotEncoder(min_frequency={FEWEST}), or declare all levels with bounds={{'{name}': [...]}}."
+            f"Column '{name}' has {rare} categor{'ies' if rare > 1 else 'y'} with fewer than {FEWEST} rows, which tell who has "
+            f"them: pool them, OneHotEncoder(min_frequency={FEWEST}), or declare all categories with "
+            f"bounds={{'{name}': [...]}}."
         )
     chosen = [k for k in range(len(levels)) if counts[np.ravel(group)[k]] >= FEWEST]
     record = {"levels": [_shown(levels[k]) for k in chosen], "from": "rows"}
@@ -252,7 +269,7 @@ def _declared_levels(name: str, place: Mapping[Any, int], given: Any) -> list[in
     unknown = [item for item in items if _plain(item) not in place]
     if unknown or not items:
         raise InvalidInputError(
-            f"bounds of '{name}' must be levels that its encoder knows; got {unknown[0] if unknown else given!r}. Fit the "
+            f"bounds of '{name}' must be categories that its encoder knows; got {unknown[0] if unknown else given!r}. Fit the "
             "encoder with categories=."
         )
     return sorted({place[_plain(item)] for item in items})
@@ -291,7 +308,9 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
     return np.array([low, high]), record, settled
 
 
-def _ball(jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool) -> Admissible:
+def _ball(
+    jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool
+) -> AllowedRecords:
     """All features in a ball around zero."""
     radius = check_positive(given.pop(NORM), "bounds of 'norm'")
     if given:
@@ -310,4 +329,109 @@ def _ball(jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_recor
             f"{radius:g}: declare a larger one, or clip the rows before the model is fitted."
         )
     record: Json = {NORM: {"radius": radius, "from": "declared"}, LABEL: label_record}
-    return Admissible(np.zeros(X.shape[1]), (), labels, radius, record, settled)
+    return AllowedRecords(np.zeros(X.shape[1]), (), labels, radius, record, settled)
+
+
+Mask = NDArray[np.bool_]
+MISSING = "(missing)"
+INDICATOR = Encoding(("no", "yes"), np.array([[0.0, 1.0]]))
+"""Whether a value is missing."""
+
+
+def with_gaps_filled(leakage: Leakage, bounds: Mapping[str, Any] | None = None) -> Leakage:
+    """The same leakage without gaps: filled cells are values, and indicators of missing ones categories of their own."""
+    known = measurement(leakage)
+    if known.absent is None or known.noise is None or len(known.information.fits) != 1:
+        return leakage
+    jacobian, absent = one_release(known.information), np.asarray(known.absent)
+    if jacobian.folding is not None and jacobian.folding.filling is not None:
+        return leakage  # refused by name: what fills the gaps moves with the rows
+    X = np.asarray(host(jacobian.X), dtype=np.float64)
+    names, columns = list(known.table.names), [known.table.column(j) for j in range(len(known.table.names))]
+    attributes: list[Attribute] = []
+    for attribute, gone in zip(jacobian.attributes, absent.T, strict=True):
+        whole = _whole(attribute, gone) if gone.any() and attribute.name in names else None
+        attributes.append(attribute if whole is None else whole)
+        if whole is not None:
+            place = names.index(attribute.name)
+            columns[place] = _filled(known.table.numbers(place), gone, X, whole)
+            _check_within(attribute.name, float(columns[place][gone][0]), (bounds or {}).get(attribute.name))
+    indicators = _indicators(X, attributes, absent, known.information.attributes)
+    for attribute, told in indicators:
+        attributes.append(attribute)
+        names.append(attribute.name)
+        columns.append(np.where(told, *reversed(INDICATOR.levels)).astype(object))
+    table = Table(_beside(columns), names, False, known.table.index)
+    return known.read_as(tuple(attributes), table, {each.columns[0]: each.name for each, _ in indicators})
+
+
+def frame_of_indicators(leakage: Leakage) -> dict[str, tuple[float, float]]:
+    """Bounds of the indicators of missing values: public, whatever the rows."""
+    return {each.name: (0.0, 1.0) for each in measurement(leakage).jacobian.attributes if each.encoding is INDICATOR}
+
+
+def _whole(attribute: Attribute, gone: Mask) -> Attribute | None:
+    """An attribute whose directions differ at gaps only, with those of a value that is there; None for another."""
+    directions = attribute.directions
+    if directions is None or directions.ndim != 3 or directions.shape[-1] != 1 or gone.all():
+        return None
+    common = directions[np.flatnonzero(~gone)[0]]
+    if directions[gone].any() or not np.all(directions[~gone] == common):
+        return None
+    plain = np.array_equal(common, np.eye(len(attribute.columns)))
+    return Attribute(attribute.name, attribute.columns, None if plain else common)
+
+
+def _filled(values: Matrix, gone: Mask, X: Matrix, attribute: Attribute) -> Matrix:
+    """A column with what its gaps were filled with, read off the features."""
+    there, direction = int(np.flatnonzero(~gone)[0]), np.ones(1)
+    if attribute.directions is not None:
+        direction = attribute.directions[:, 0]
+    own = X[:, list(attribute.columns)]
+    apart = own[gone] - own[there]
+    filled = np.array(values)
+    # features are base + direction times value, so that (x' - x).direction / |direction|^2 is the difference of values
+    filled[gone] = values[there] + apart @ direction / float(direction @ direction)
+    # the same in all gaps: rounding must not make values of it
+    filled[gone] = filled[gone][0]
+    return filled
+
+
+def _check_within(name: str, value: float, ends: Any) -> None:
+    """Refuse a filled value that is not within declared bounds."""
+    try:
+        low, high = (float(end) for end in ends)
+    except (TypeError, ValueError):
+        return  # none, or refused where bounds are read
+    if not low <= value <= high:
+        raise InvalidInputError(
+            f"SimpleImputer fills gaps of column '{name}' with a value outside its declared bounds ({low:g}, {high:g}): fill "
+            "them with a value within the bounds, or declare wider ones."
+        )
+
+
+def _indicators(X: Matrix, attributes: Any, absent: Mask, known: Any) -> list[tuple[Attribute, Mask]]:
+    """Features that no column feeds and that tell where one is missing, each as a category, and the rows it tells of."""
+    fed = {j for attribute in attributes for j in attribute.columns if not _feeds_nothing(attribute)}
+    left = [k for k in range(len(known)) if absent[:, k].any()]
+    found = []
+    for j in (j for j in range(X.shape[1]) if j not in fed):
+        values = np.unique(X[:, j])
+        told = X[:, j] == values[-1]
+        column = next((k for k in left if np.array_equal(absent[:, k], told)), None)
+        if len(values) == 2 and column is not None:
+            left.remove(column)
+            step = [[float(values[1] - values[0])]]
+            found.append((Attribute(f"{known[column].name} {MISSING}", [j], step, INDICATOR), told))
+    return found
+
+
+def _feeds_nothing(attribute: Attribute) -> bool:
+    return attribute.directions is not None and not attribute.directions.any()
+
+
+def _beside(columns: list[Any]) -> NDArray[Any]:
+    table = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        table[:, j] = column
+    return table

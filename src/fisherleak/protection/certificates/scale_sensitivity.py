@@ -1,4 +1,4 @@
-r"""How much one replaced row moves the bound on the worst admissible row.
+r"""How much one replaced row moves the bound on the worst record within the bounds.
 
 Replacing a row changes the Hessian to :math:`H' = H^{1/2} K^{-1} H^{1/2}` with the spectrum of K between
 
@@ -15,23 +15,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.protection.certificates.bound_quantities import Present, Quantities, maxima
-from fisherleak.protection.certificates.certificate import Bound, Extent, bound
-from fisherleak.protection.certificates.known_losses import known_traits
-
-__all__ = ["spread_of"]
-
-Vector = NDArray[np.float64]
+from fisherleak.protection.certificates.certificate import Bound, Extent, bound, known_traits
 
 
 def spread_of(
     found: Bound, q: Quantities, present: Present, loss: Loss, labels: Vector, omega: float, label: bool, cap: float
 ) -> float:
-    """The largest |log M' - log M| over all data sets with one row replaced by an admissible one; ``cap`` bounds all M."""
+    """The largest |log M' - log M| over all data sets with one row replaced by another record; ``cap`` bounds all M."""
     now = min(found.value, cap)
     if not (math.isfinite(found.value) and now > 0):
         return math.inf  # without a finite bound there is no interval either
@@ -56,7 +51,7 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
     def number(value: float, whole: float, root: float) -> float:
         return max(middle * value + side * half * whole * root, 0.0)
 
-    rows = maxima(
+    rows: dict[str, Any] = maxima(
         _rows_moved(q, present, known_traits(loss), loss, (middle, half, k), move, side), without_the_largest=side < 0
     )
     if side > 0:

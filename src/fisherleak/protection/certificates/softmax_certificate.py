@@ -1,31 +1,282 @@
-"""A certified bound on eta of any admissible row in place of any present one, for models of several classes (softmax).
+"""A certified bound on eta of any record within the bounds in place of a row, for models of several classes (softmax).
 
 Mathematics: 6.4, ``docs/mathematics/any-record.md``.
+
+Also here: how far an exchanged row moves a model of several classes, followed step by step.
+
+Mathematics: 6.5, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Vector
+from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.certificates.bound_quantities import Points, feature_map
-from fisherleak.protection.certificates.declared_bounds import Admissible
-from fisherleak.protection.certificates.exchanged_scales import columns_of, exchanged_scales
-from fisherleak.protection.certificates.softmax_path import Followed, followed, lengths_at
-from fisherleak.protection.certificates.softmax_penalty_bound import bound_by_the_penalty
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords
+from fisherleak.protection.certificates.softmax_penalty_bound import (
+    ColumnRanges,
+    ExchangedScales,
+    bound_by_the_penalty,
+    columns_of,
+    exchanged_scales,
+)
 
-__all__ = ["SeveralBound", "bound_of_several"]
+PARTS = 24
+"""Of the way."""
+GUESSES = (1.1, 1.3, 1.7, 2.5)
+"""Times the last speed, one after the other, for that of the next part."""
+FLATTEST = 60.0
+"""Ranges from here on are as good as infinite."""
+MOST_SIGNS = 10
+"""ColumnRanges whose signs are tried one by one."""
 
-Vector = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Followed:
+    """Where any exchange ends, at most."""
+
+    root: Vector
+    """C^1/2, (L p, L p): the inverse Hessian at the new minimum is at most C = root^T root."""
+    move: float
+    """|c.(theta' - theta)| <= move |root c|."""
+    low: float
+    """It is at least this part of C."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What an exchanged row does to folded scales, (d,) each: the least and the largest factors of the penalty."""
+
+    down: Vector
+    up: Vector
+
+    @property
+    def changes(self) -> Vector:
+        return np.maximum(1.0 - self.down, self.up - 1.0)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """All that stays as it is on the way."""
+
+    x: Vector
+    """(n, p)"""
+    r: Vector
+    """(n, L), weighted."""
+    A: Vector
+    """(n, L, L), weighted."""
+    penalty: Vector
+    """(L p,)"""
+    pairs: list[Vector]
+    pull: Vector
+    """(L p, d): the gradient that the largest change of each scale leaves."""
+    stretch: _Stretch
+    heavy: float
+    points: Points
+    count: int = 1
+    """Rows that are exchanged at once."""
+
+    def most(self, values: Vector) -> float:
+        """The largest sum over so many rows of what one row brings, (n,): section 6.11."""
+        return float(np.sum(np.sort(values)[-self.count :]))
+
+    @cached_property
+    def least_penalty(self) -> Vector:
+        """(L p,): with any row exchanged."""
+        return self._times(self.stretch.down)
+
+    @cached_property
+    def largest_penalty(self) -> Vector:
+        return self._times(self.stretch.up)
+
+    def _times(self, factors: Vector) -> Vector:
+        by_output = self.penalty.reshape(self.outputs, -1).copy()
+        by_output[:, : factors.size] *= factors
+        return by_output.reshape(-1)
+
+    @property
+    def outputs(self) -> int:
+        return int(self.r.shape[1])
+
+    @cached_property
+    def halves(self) -> Vector:
+        """A^1/2, (n, L, L)."""
+        values, turns = np.linalg.eigh(self.A)
+        return np.asarray(turns * np.sqrt(np.clip(values, 0.0, None))[:, None, :])
+
+    def curvature(self, factors: Vector) -> Vector:
+        """The sum of factors A (x) x x^T, (L p, L p)."""
+        L, p = self.outputs, self.x.shape[1]
+        H = np.empty((L, p, L, p))
+        for k, other in combinations_with_replacement(range(L), 2):
+            H[k, :, other, :] = (self.x * (factors * self.A[:, k, other])[:, None]).T @ self.x
+            H[other, :, k, :] = H[k, :, other, :].T
+        return H.reshape(L * p, L * p)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """Bounds that hold while no row has moved by more than some ranges."""
+
+    root: Vector
+    speeds: Vector
+    """(n,): of the ranges, for the whole way."""
+    length: float
+    """Of the way, in the metric of ``root``."""
+
+
+def followed(
+    jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges, count: int = 1
+) -> Followed | None:
+    """Where any exchange of a row, or of ``count`` rows at once, ends; None where that cannot be said."""
+    way = replace(_way(jacobian, points, scales, columns), count=count)
+    moved = np.zeros(len(way.x))
+    here = _here(way, moved)
+    for _ in range(PARTS):
+        if here is None:
+            return None
+        for guess in GUESSES:
+            # section 6.5: ranges t_j at the end of this part, guessed from above; with C at them no range may pass them
+            above = moved + guess / PARTS * here.speeds
+            there = _here(way, above)
+            if there is None or np.all(moved + there.speeds / PARTS <= above):
+                break
+            here = there
+        else:
+            return None
+        if there is not None:
+            moved = moved + there.speeds / PARTS
+        here = there
+    if here is None:
+        return None
+    # the Hessian at the new minimum is at most the largest penalty, sum e^(t_j) A_j (x) x_j x_j^T and the new row's
+    # own, whose A is at most 1/2: ``most`` + ``gain`` times C^-1. So its inverse is at least k C, k of section 6.4
+    grown = np.diag(way.largest_penalty) + way.curvature(np.exp(moved))
+    most = float(np.linalg.eigvalsh(here.root @ grown @ here.root.T)[-1]) * (1.0 + 1e-9)
+    gain = 0.5 * count * way.heavy * _largest_length(here.root, way.outputs, points) ** 2
+    return Followed(here.root, here.length, 1.0 / (most + gain))
+
+
+def _here(way: _Way, moved: Vector) -> _Here | None:
+    """With every row moved by these ranges; None where nothing holds the parameters then."""
+    if not float(moved.max(initial=0.0)) < FLATTEST:
+        return None
+    # C(t)^-1, the first formula of section 6.5, with the row i still in it
+    factors = np.exp(-moved)
+    H = np.diag(way.least_penalty) + way.curvature(factors)
+    try:
+        root = solve_triangular(np.linalg.cholesky(H), np.eye(len(H)), lower=True)
+    except np.linalg.LinAlgError:
+        return None
+    N = _lengths(way.x, root, way.outputs)
+    # without any row i: C grows by at most 1 / (1 - leverage), leverage the largest eigenvalue of e^-t A^1/2 N A^1/2
+    leverage = way.most(factors * np.linalg.eigvalsh(way.halves.transpose(0, 2, 1) @ N @ way.halves)[:, -1])
+    if not leverage < 1.0 - 1e-9:
+        return None
+    left = (1.0 + 1e-9) / math.sqrt(1.0 - leverage)
+    root = root * left
+    # the largest |C^1/2 r_i (x) x_i|, the middle term of the second formula of section 6.5
+    pushed = left * way.most(np.sqrt(np.maximum(np.einsum("nk,nkl,nl->n", way.r, N, way.r, optimize=True), 0.0)))
+    # the gradient of the new row is a mean of finitely many, whatever its scores are
+    newcomer = way.count * way.heavy * max(_widest(root, pair, way.points) for pair in way.pairs)
+    # the bracket of the second formula; its last term is |C^1/2 q|, q the gradient of the changed penalty
+    length = pushed + newcomer + largest_sum(root @ way.pull)
+    apart = np.stack(way.pairs)
+    # its first factor squared, max over k, l of |C^1/2 (e_k - e_l) (x) x_j|^2
+    ranges = np.einsum("ck,nkl,cl->nc", apart, N, apart, optimize=True).max(axis=1)
+    return _Here(root, np.sqrt(np.maximum(ranges, 0.0)) * (left * length * (1.0 + 1e-9)), length)
+
+
+def _lengths(x: Vector, root: Vector, outputs: int) -> Vector:
+    """(I (x) x)^T root^T root (I (x) x) of every row, (n, L, L)."""
+    p = x.shape[1]
+    C = (root.T @ root).reshape(outputs, p, outputs, p)
+    N = np.empty((len(x), outputs, outputs))
+    for k, other in combinations_with_replacement(range(outputs), 2):
+        N[:, k, other] = N[:, other, k] = np.einsum("np,np->n", x @ C[k, :, other, :], x)
+    return N
+
+
+def _way(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> _Way:
+    fit, (L, p) = jacobian.fit, (jacobian.outputs, jacobian.width)
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
+    weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
+    counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
+    part = jacobian.model.scores(X[counted], y[counted], None if weights is None else weights[counted])
+    x, r, A, omega = (np.asarray(host(each)) for each in (part.x, part.r, part.A, part.omega))
+    penalty = np.asarray(host(risk_of_fit(fit, jacobian.X, jacobian.y).penalty))
+    stretch = _Stretch(scales.kept.min(axis=0, initial=1.0), scales.largest(columns.low, columns.high))
+    V, d = np.asarray(host(jacobian.slopes)), stretch.down.size
+    pull = np.zeros((L, p, d))
+    pull[:, np.arange(d), np.arange(d)] = penalty.reshape(L, p)[:, :d] * stretch.changes * V[:, :d]
+    pairs = _pairs_of(np.asarray(host(fit.frame)))
+    pull = pull[:, :, stretch.changes > 0]
+    return _Way(x, r, A, penalty, pairs, pull.reshape(L * p, -1), stretch, float(omega.max()), points)
+
+
+def largest_sum(columns: Vector) -> float:
+    r"""|sum of columns, each times a number from -1 to 1| at most.
+
+    A corner decides where there are few columns. For many, with any u > 0, its square is at most
+    :math:`\sum_k u_k \, \|Q \,\mathrm{diag}(u)^{-1/2}\|^2`: the least of three, and of the sum of all lengths.
+    """
+    d = columns.shape[1]
+    if d <= MOST_SIGNS:
+        signs = 1.0 - 2.0 * (np.arange(2**d)[:, None] >> np.arange(d) & 1)
+        return float(np.linalg.norm(signs @ columns.T, axis=1).max(initial=0.0))
+    lengths = np.linalg.norm(columns, axis=0)
+    found = [float(lengths.sum())]
+    Q = columns.T @ columns
+    for power in (0.0, 1.0, 2.0):
+        u = np.maximum(lengths, 1e-9 * float(lengths.max()) + 1e-300) ** power
+        scaled = Q / np.sqrt(u[:, None] * u[None, :])
+        found.append(math.sqrt(float(u.sum()) * max(float(np.linalg.eigvalsh(scaled)[-1]), 0.0)) * (1.0 + 1e-9))
+    return min(found)
+
+
+def _beyond(matrix: Vector, points: Points) -> float:
+    """|matrix @ deviation| for what is not enumerated, at most."""
+    found = points.reach(matrix)
+    if points.radius or not points.rest or any(len(part) != 2 for part in points.rest):
+        return found
+    return min(found, largest_sum(matrix @ np.stack([part[1] for part in points.rest], axis=1)))
+
+
+def _pairs_of(frame: Vector) -> list[Vector]:
+    """e_k - e_l for all pairs of classes, by the rows of their frame, (L,) each."""
+    return [one - other for one, other in combinations(frame, 2)]
+
+
+def lengths_at(matrix: Vector, points: Points) -> Vector:
+    """|matrix x| at every corner, (V,), what is not enumerated counted."""
+    square = np.einsum("vp,vp->v", points.x @ (matrix.T @ matrix), points.x)
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)) * (1.0 + 1e-9) + _beyond(matrix, points))
+
+
+def _widest(root: Vector, direction: Vector, points: Points) -> float:
+    """|root (direction (x) x)| at most, over all x within the bounds."""
+    one = np.einsum("ilp,l->ip", root.reshape(root.shape[0], direction.size, -1), direction, optimize=True)
+    return float(lengths_at(one, points).max())
+
+
+def _largest_length(root: Vector, outputs: int, points: Points) -> float:
+    """||root (I (x) x)|| at most, by the Frobenius norm."""
+    return math.sqrt(sum(_widest(root, e, points) ** 2 for e in np.eye(outputs)))
+
+
 MOST_PARAMETERS = 2000
 """Of which dense matrices are made."""
 MOST_FOLLOWED = 300
@@ -54,23 +305,31 @@ class _At:
 
 
 def bound_of_several(
-    jacobian: Jacobian, admissible: Admissible, points: Points, attributes: Sequence[Attribute], label: bool
+    jacobian: Jacobian,
+    allowed: AllowedRecords,
+    points: Points,
+    attributes: Sequence[Attribute],
+    label: bool,
+    count: int = 1,
 ) -> SeveralBound:
-    """The largest ||J|| over corners and labels: the less of the bound by the penalty and of that by the rows."""
+    """The largest ||J|| over corners and labels: the less of the bound by the penalty and of that by the rows.
+
+    Of one of ``count`` rows that are exchanged at once (section 6.11).
+    """
     if int(jacobian.B.shape[1]) > MOST_PARAMETERS:
         raise InvalidInputError(
-            f"over='admissible' has a bound for models of up to {MOST_PARAMETERS} parameters of several classes, and this one "
+            f"over='any-record' has a bound for models of up to {MOST_PARAMETERS} parameters of several classes, and this one "
             f"has {int(jacobian.B.shape[1])}: use `over='max'`."
         )
-    scales = exchanged_scales(jacobian)
-    columns = columns_of(admissible, scales)
-    capped = bound_by_the_penalty(jacobian, scales, columns, attributes, label)
+    scales = exchanged_scales(jacobian, count)
+    columns = columns_of(allowed, scales)
+    capped = bound_by_the_penalty(jacobian, scales, columns, attributes, label, count)
     if math.isfinite(capped) and int(jacobian.B.shape[1]) > MOST_FOLLOWED:
         return SeveralBound(capped, _by_length(jacobian, points))
-    found = followed(jacobian, points, scales, columns)
+    found = followed(jacobian, points, scales, columns, count)
     if found is None:
         return SeveralBound(capped, _by_length(jacobian, points))
-    best = _by_rows(jacobian, found, points, attributes, label)
+    best = _by_rows(jacobian, found, points, attributes, label, count)
     return SeveralBound(min(float(best.max()), capped), best)
 
 
@@ -80,7 +339,7 @@ def _by_length(jacobian: Jacobian, points: Points) -> Vector:
 
 
 def _by_rows(
-    jacobian: Jacobian, found: Followed, points: Points, attributes: Sequence[Attribute], label: bool
+    jacobian: Jacobian, found: Followed, points: Points, attributes: Sequence[Attribute], label: bool, count: int
 ) -> Vector:
     """The bound by what the rows hold, (V,)."""
     at, M = _at(jacobian, found, attributes), np.asarray(host(jacobian.metric))
@@ -88,8 +347,8 @@ def _by_rows(
     # ``seen`` are the parts of ||M C Z||, ``long`` those of ||C^1/2 Z||
     middle, half = 0.5 * (1.0 + found.low), 0.5 * (1.0 - found.low) * _norm(M @ found.root.T)
     omega = 1.0 if jacobian.fit.sample_weight is None else float(np.max(host(jacobian.fit.sample_weight)))
-    seen = _Sizes.of(jacobian, at, M @ found.root.T @ found.root, points, label, found.move)
-    long = _Sizes.of(jacobian, at, at.root, points, label, found.move)
+    seen = _Sizes.of(jacobian, at, M @ found.root.T @ found.root, points, label, found.move, count)
+    long = _Sizes.of(jacobian, at, at.root, points, label, found.move, count)
     best = np.zeros(len(points.x))
     for y in range(len(at.directions)):
         value = omega * (middle * seen.largest(y) + half * long.largest(y))
@@ -111,7 +370,7 @@ class _Sizes:
     """(V,) what folded scales add, with weights counted."""
 
     @classmethod
-    def of(cls, jacobian: Jacobian, at: _At, T: Vector, points: Points, label: bool, move: float) -> _Sizes:
+    def of(cls, jacobian: Jacobian, at: _At, T: Vector, points: Points, label: bool, move: float, count: int) -> _Sizes:
         K, (L, p) = len(at.directions), at.V.shape
         direct, bent = np.zeros((K, K)), np.zeros(len(points.x))
         blocks = T.reshape(T.shape[0], L, p)
@@ -131,7 +390,7 @@ class _Sizes:
             written = np.sqrt(np.sum(np.square(each), axis=0))
         else:
             written = np.zeros(len(points.x))
-        return cls(direct, bent, written, _folded(jacobian, at, T, points, move))
+        return cls(direct, bent, written, _folded(jacobian, at, T, points, move, count))
 
     def largest(self, y: int) -> Vector:
         """Over all scores of a row of class y, (V,)."""
@@ -149,14 +408,14 @@ class _Sizes:
         return np.asarray(np.hypot(features, self.label))
 
 
-def _folded(jacobian: Jacobian, at: _At, T: Vector, points: Points, move: float) -> Vector:
+def _folded(jacobian: Jacobian, at: _At, T: Vector, points: Points, move: float, count: int) -> Vector:
     """What a change of a feature does through its folded scale: m_a (W e_a) (x) e_a for every feature a."""
     folding, (L, p) = jacobian.folding, at.V.shape
     if folding is None:
         return np.zeros(len(points.x))
     if folding.totals is None or np.any(np.asarray(host(folding.shares))):
         raise InvalidInputError(
-            "over='admissible' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
             "Use StandardScaler, or over='max'."
         )
     fit = jacobian.fit
@@ -168,7 +427,7 @@ def _folded(jacobian: Jacobian, at: _At, T: Vector, points: Points, move: float)
     centre = 0.0 if fit.centre is None else np.asarray(host(fit.centre))
     spans = np.where(slopes > 0, points.spans, 0.0)
     far = np.abs(points.x[:, :d] - (means - centre)) + spans * (
-        heavy / total + 0.5 * bool(points.rest or points.radius)
+        count * heavy / total + 0.5 * bool(points.rest or points.radius)
     )
     m = heavy * slopes * far
     blocks = T.reshape(T.shape[0], L, p)

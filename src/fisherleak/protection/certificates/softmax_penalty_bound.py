@@ -1,6 +1,11 @@
 """A bound for several classes by the penalty alone, where every parameter has one: no move of the model need be followed.
 
 Mathematics: 6.6, ``docs/mathematics/any-record.md``.
+
+Also here: scales that are folded into the penalty, with one row exchanged for another record: exactly, column by
+column.
+
+Mathematics: 6.3, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations
@@ -14,15 +19,180 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.errors import InvalidInputError
 from fisherleak.protection.certificates.bound_quantities import feature_map
-from fisherleak.protection.certificates.exchanged_scales import ColumnRanges, ExchangedScales
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 
-__all__ = ["bound_by_the_penalty"]
+ROUNDING = 1e-12
+"""Of a variance."""
 
-Vector = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class ExchangedScales:
+    """Factors of the penalty, (n, d) each: kept + bend (x - mean)^2, for a value x in place of that of row i."""
+
+    kept: Vector
+    bend: Vector
+    mean: Vector
+
+    def rows(self, some: slice) -> ExchangedScales:
+        return ExchangedScales(self.kept[some], self.bend[some], self.mean[some])
+
+    def factor(self, x: Vector) -> Vector:
+        return self.kept + self.bend * (x - self.mean) ** 2
+
+    def largest(self, low: Vector, high: Vector) -> Vector:
+        """The largest factor of each column for any row, (d,)."""
+        return np.asarray(np.maximum(self.factor(low), self.factor(high)).max(axis=0, initial=1.0))
+
+    def longest(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+        """The largest x^2 over the factor, and over its square, for x from low to high; (n, d) each."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steep = self.kept / self.bend
+            turned = np.sqrt(self.mean**2 + steep)
+            # x - m_i where the derivative of x^2 / f is zero, and of (x / f)^2: q = c m_i (x - m_i), and the quadratic
+            # equation of section 6.3, c (x - m_i)^2 + 2 c m_i (x - m_i) = q
+            once, twice = [steep / self.mean], [-self.mean - turned, turned - self.mean]
+        first = [x**2 / self.factor(x) for x in self._tried(low, high, once)]
+        second = [(x / self.factor(x)) ** 2 for x in self._tried(low, high, twice)]
+        return np.max(first, axis=0), np.max(second, axis=0)
+
+    def changes(self, low: Vector, high: Vector) -> Vector:
+        """The largest (f - 1)^2 / f of a factor f, (n, d): convex in f, so that its least and its largest decide."""
+        factors = [self.kept, self.factor(low), self.factor(high)]
+        return np.asarray(np.max([(f - 1.0) ** 2 / f for f in factors], axis=0))
+
+    def pushes(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+        """The factor's largest slope, over its root and over the factor itself, (n, d) each."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steep = np.sqrt(self.kept / self.bend)
+        # f' = 2 c (x - m_i): over the root of f it grows with |x - m_i|, over f it is largest where
+        # |x - m_i| = sqrt(q / c)
+        first = [np.abs(x - self.mean) / np.sqrt(self.factor(x)) for x in self._tried(low, high, [])]
+        second = [np.abs(x - self.mean) / self.factor(x) for x in self._tried(low, high, [-steep, steep])]
+        return 2.0 * self.bend * np.max(first, axis=0), 2.0 * self.bend * np.max(second, axis=0)
+
+    def _tried(self, low: Vector, high: Vector, turns: list[Vector]) -> list[Vector]:
+        """Both ends, and where a derivative is zero, less the mean, brought between them."""
+        inside = [np.where(np.isfinite(turn), np.clip(self.mean + turn, low, high), low) for turn in turns]
+        return [np.broadcast_to(low, self.mean.shape), np.broadcast_to(high, self.mean.shape), *inside]
+
+
+@dataclass(frozen=True)
+class ScalesOfSeveral(ExchangedScales):
+    """The same for several rows that are exchanged at once, whichever they are: (1, d) each, and bounds (section 6.11).
+
+    ``kept`` is the least factor. ``bend`` is what one value bends it by, and ``count`` values come.
+    """
+
+    count: int = 1
+
+    def rows(self, some: slice) -> ExchangedScales:
+        return self
+
+    def largest(self, low: Vector, high: Vector) -> Vector:
+        # v' - v is at most the sum of the parts of all rows that come, times span^2
+        return np.asarray((1.0 + self.count * self.bend * (high - low) ** 2)[0])
+
+    def longest(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+        far = np.maximum(low**2, high**2)
+        with np.errstate(divide="ignore"):
+            return far / self.kept, far / self.kept**2
+
+    def changes(self, low: Vector, high: Vector) -> Vector:
+        factors = [self.kept, self.largest(low, high)[None, :]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.max([(f - 1.0) ** 2 / f for f in factors], axis=0))
+
+    def pushes(self, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+        # |f'| <= 2 c |x - m'|, and |x - m'| is at most the span
+        slope = 2.0 * self.bend * (high - low)
+        with np.errstate(divide="ignore"):
+            return slope / np.sqrt(self.kept), slope / self.kept
+
+
+def exchanged_scales(jacobian: Jacobian, count: int = 1) -> ExchangedScales:
+    """For every row of the table as the one that leaves; for any ``count`` of them at once."""
+    folding, fit = jacobian.folding, jacobian.fit
+    X = np.asarray(host(jacobian.X), dtype=np.float64)
+    n, d = X.shape
+    weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
+    if folding is None or fit.l2 == 0:
+        one, nothing = (np.full((n if count == 1 else 1, d), value) for value in (1.0, 0.0))
+        return ExchangedScales(one, nothing, nothing) if count == 1 else ScalesOfSeveral(one, nothing, nothing, count)
+    if folding.totals is None or np.any(np.asarray(host(folding.shares))):
+        raise InvalidInputError(
+            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "Use StandardScaler, or over='max'."
+        )
+    omega = weights if folding.weighted and weights is not None else np.ones(n)
+    part = (omega / omega.sum())[:, None]
+    learned = np.asarray(host(folding.slopes)) != 0
+    # section 6.3: rho is ``part``, delta is ``away``, m is ``mean`` and v is ``variance``
+    mean = part.T @ X
+    away = X - mean
+    variance = np.where(learned, part.T @ away**2, 1.0)
+    if count > 1:
+        # section 6.11: n v' >= sum of (x - m)^2 over those who stay, about their own mean
+        heavy = float(part.max())
+        gone = np.sort(part * away**2, axis=0)[-count:].sum(axis=0) / (variance * (1.0 - count * heavy))
+        least = np.maximum(1.0 - gone - ROUNDING, 0.0) if count * heavy < 1 else np.zeros((1, d))
+        bend = np.where(learned, heavy / variance, 0.0)
+        return ScalesOfSeveral(np.where(learned, least, 1.0).reshape(1, d), bend.reshape(1, d), mean, count)
+    # q, then c and m_i, of v' / v = q + c (x - m_i)^2
+    kept = 1.0 - part * away**2 / ((1.0 - part) * variance) - ROUNDING
+    return ExchangedScales(
+        np.where(learned, np.maximum(kept, 0.0), 1.0),
+        np.where(learned, part * (1.0 - part) / variance, 0.0),
+        mean - part * away / (1.0 - part),
+    )
+
+
+@dataclass(frozen=True)
+class ColumnRanges:
+    """The records within the bounds by columns, in the features' own units."""
+
+    low: Vector
+    high: Vector
+    """(d,) each: ends of every feature."""
+    joint: tuple[tuple[NDArray[np.int64], Vector], ...]
+    """Features of fixed scales that take one of some choices together, and these, (k, features)."""
+    alone: NDArray[np.bool_]
+    """(d,) whether a feature is in none of these."""
+    radius: float | None
+
+    def total(self, values: Vector, weight: Vector) -> Vector:
+        """The largest sum over features of weights (d,) times ``values`` (n, d), which are largest squares; (n,)."""
+        found = values[:, self.alone] @ weight[self.alone]
+        for places, choices in self.joint:
+            found = found + float(np.max(choices**2 @ weight[places]))
+        return np.asarray(found)
+
+
+def columns_of(allowed: AllowedRecords, scales: ExchangedScales) -> ColumnRanges:
+    """Every column's range; levels of a category, whose features no other column has, stay together."""
+    d = allowed.base.shape[0]
+    radius = allowed.radius
+    if radius is not None:
+        return ColumnRanges(np.full(d, -radius), np.full(d, radius), (), np.ones(d, dtype=bool), radius)
+    fixed = ~(scales.bend > 0).any(axis=0)
+    parts = allowed.parts
+    touched = np.array([(part != 0).any(axis=0) for part in parts]).reshape(len(parts), d)
+    own, alone, joint = touched.sum(axis=0) <= 1, np.ones(d, dtype=bool), []
+    for part, places in zip(parts, touched, strict=True):
+        if np.all((own & fixed)[places]) and places.any():
+            where = np.flatnonzero(places)
+            joint.append((where, (allowed.base + part)[:, where]))
+            alone[where] = False
+    low = allowed.base + sum((part.min(axis=0) for part in parts), np.zeros(d))
+    high = allowed.base + sum((part.max(axis=0) for part in parts), np.zeros(d))
+    return ColumnRanges(low, high, tuple(joint), alone, None)
+
+
 SHARES = 48
 """Intervals of the own class's share."""
 MOST_VALUES = 2**21
@@ -73,8 +243,9 @@ def bound_by_the_penalty(
     columns: ColumnRanges,
     attributes: Sequence[Attribute],
     label: bool,
+    count: int = 1,
 ) -> float:
-    """The largest ||J|| over admissible rows and labels in place of any row, at noise of scale 1.
+    """The largest ||J|| over records within the bounds and labels in place of any row, at noise of scale 1.
 
     Infinite where a parameter has no penalty, or where the scale of a column rests on one row.
 
@@ -83,19 +254,44 @@ def bound_by_the_penalty(
     jacobian : Jacobian
         Of classes whose shares add up to one.
     scales, columns
-        What an exchanged row does to folded scales, and the admissible rows by columns.
+        What an exchanged row does to folded scales, and the records within the bounds by columns.
     attributes, label
         The values that count.
+    count
+        How many rows are exchanged at once; the bound is for one of them.
     """
     penalty = np.asarray(host(risk_of_fit(jacobian.fit, jacobian.X, jacobian.y).penalty))
     if not float(penalty.min(initial=math.inf)) > 0 or jacobian.fit.centre is not None:
         return math.inf
     held = _held(jacobian, penalty[: jacobian.width], attributes, label)
+    if count > 1:
+        return _of_several_rows(held, scales, columns, count)
     best, size = 0.0, max(1, MOST_VALUES // max(jacobian.width, 1))
     for start in range(0, len(scales.kept), size):
         some = slice(start, start + size)
-        best = max(best, _largest(held, scales.rows(some), columns, *held.rows(some)))
+        x, pushed, omega = held.rows(some)
+        least = _least(held, scales.rows(some))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            leaving = pushed * np.linalg.norm(x / np.sqrt(least), axis=1)
+        best = max(best, _largest(held, scales.rows(some), columns, least, leaving, omega))
     return best * SAFE if math.isfinite(best) else math.inf
+
+
+def _of_several_rows(held: _Held, scales: ExchangedScales, columns: ColumnRanges, count: int) -> float:
+    """The same where any ``count`` rows are exchanged at once: section 6.11."""
+    least = _least(held, scales)
+    if not float(least.min()) > 0:
+        return math.inf
+    leaving = np.sort(held.pushed * np.linalg.norm(held.x / np.sqrt(least), axis=1))[-count:].sum(keepdims=True)
+    best = _largest(held, scales, columns, least, leaving, held.omega.max(keepdims=True), count)
+    return best * SAFE if math.isfinite(best) else math.inf
+
+
+def _least(held: _Held, scales: ExchangedScales) -> Vector:
+    """The least Lambda for each row that leaves: penalties times ``kept``, q of section 6.3."""
+    d = scales.kept.shape[1]
+    free = np.ones((len(scales.kept), len(held.penalty) - d))
+    return np.asarray(held.penalty * np.column_stack([scales.kept, free]))
 
 
 def _held(jacobian: Jacobian, penalty: Vector, attributes: Sequence[Attribute], label: bool) -> _Held:
@@ -132,13 +328,17 @@ def _view(M: Vector, outputs: int, penalty: Vector) -> Vector:
 
 
 def _largest(
-    held: _Held, scales: ExchangedScales, columns: ColumnRanges, x: Vector, pushed: Vector, omega: Vector
+    held: _Held,
+    scales: ExchangedScales,
+    columns: ColumnRanges,
+    least: Vector,
+    leaving: Vector,
+    omega: Vector,
+    count: int = 1,
 ) -> float:
-    """Over the rows of a block as those that leave."""
+    """Over the rows of a block as those that leave; ``leaving`` is |Lambda^-1/2 (r_i (x) x_i)|, their sum for several."""
     d = scales.kept.shape[1]
     penalty, u, W = held.penalty, held.u, held.W
-    # the least Lambda for each row that leaves: penalties times ``kept``, q of section 6.3
-    least = penalty * np.column_stack([scales.kept, np.ones((len(x), len(penalty) - d))])
     if not float(least.min()) > 0:
         return math.inf
     far = _farthest(held, scales, columns, least)
@@ -147,9 +347,9 @@ def _largest(
     # the third formula of section 6.6: |Lambda^-1/2 (Lambda - Lambda_0) W|^2 is the sum of (f - 1)^2 / f Lambda_0
     # |W_j|^2 over columns, f their factors; then all three terms, with |r'| <= sqrt(2)
     shifted = np.sqrt(scales.changes(columns.low, columns.high) @ (penalty[:d] * lengths**2))
-    moved = math.sqrt(2.0) * omega * far.by_penalty + pushed * np.linalg.norm(x / np.sqrt(least), axis=1) + shifted
+    moved = math.sqrt(2.0) * count * omega * far.by_penalty + leaving + shifted
     # k = 1 / (1 + ||D~||), and the two factors of the second formula of section 6.6
-    k = 1.0 / (1.0 + looser * held.curved + 0.5 * omega * far.by_penalty**2)
+    k = 1.0 / (1.0 + looser * held.curved + 0.5 * count * omega * far.by_penalty**2)
     evenly, unevenly = 0.5 * (1.0 + k), 0.5 * (1.0 - k) * np.max(u / np.sqrt(least), axis=1)
 
     def seen(length: _Lengths) -> Vector:

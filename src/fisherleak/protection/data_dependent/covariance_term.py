@@ -14,16 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.namespaces import Vector
+from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.noise.calibrated import calibration_of, has_own_shape
+from fisherleak.engine.noise.calibration_record import FOR_ANYONE, HESSIAN, calibration_of, has_own_shape
 from fisherleak.protection.certificates.bound_quantities import value_map
-from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, linear_part, public_curvature
-from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
-
-__all__ = ["ShapeTerm", "ShapeTermForAnyone", "knows_shape", "shape_term"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class ShapeTermForAnyone(ShapeTerm):
 
 
 def knows_shape(noise: Any, outputs: int = 1) -> bool:
-    """Whether noise has a shape of the rows' own of which this is the term: G^-1 of one output, or that for anyone.
+    """Whether noise has a data-dependent covariance of which this is the term: G^-1 of one output, or that for anyone.
 
     What shapes of least loss, and those of several outputs, tell by themselves is not known here, and nothing stands for it.
     """

@@ -1,6 +1,11 @@
-"""Noise of least loss for whoever could be among the rows, shaped by the rows through their Gram matrix alone, and counted.
+"""Noise of least loss for any record within the bounds, shaped by the rows through their Gram matrix alone, and counted.
 
 Mathematics: 6.9, ``docs/mathematics/any-record.md``.
+
+Also here: noise shaped like the rows' own inverse Hessian, squared loss: a bound on its first term in that Hessian's
+metric.
+
+Mathematics: 6.8, ``docs/mathematics/any-record.md``.
 """
 
 from __future__ import annotations
@@ -11,44 +16,160 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, like, namespace
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.noise.calibrated import FOR_ANYONE
 from fisherleak.protection.certificates.bound_quantities import Points, Quantities, feature_map, value_map
-from fisherleak.protection.certificates.declared_bounds import Admissible
-from fisherleak.protection.data_dependent.hessian_metric import folded_part, largest_direct, left_over
+from fisherleak.protection.certificates.certificate import two_ranks
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 
-__all__ = ["FOR_ANYONE", "Between", "between", "evenly_weighted", "first_of_squared", "shape_for_anyone"]
-
-Vector = NDArray[np.float64]
 MOST_EXACT, BLOCK = 1024, 64
-"""Corners whose second term is computed as it is, so many at a time; the others' is bounded in closed form."""
+"""Corners whose norm is computed as it is, so many at a time; the others' is bounded in closed form."""
+LEAST_DAMPED = 0.28
+"""Above (2v - 1) sqrt(1 - v) for all v: what is left along b where it changes sign."""
+
+
+def bound_in_own_metric(
+    jacobian: Jacobian,
+    q: Quantities,
+    points: Points,
+    attributes: Sequence[Attribute],
+    labels: Vector,
+    omega: float,
+    label: bool,
+) -> float:
+    """The largest root of the first term at noise of scale 1; infinite where nothing can be certified.
+
+    Parameters
+    ----------
+    jacobian : Jacobian
+        Of the squared loss, under noise of the own shape at scale 1.
+    q, points, attributes, omega
+        What ``quantities_of`` tells of it, with the largest weight.
+    labels : array
+        The ends of the label's range.
+    label : bool
+        Whether the label counts.
+    """
+    grown = left_over(q)
+    if not math.isfinite(grown):
+        return math.inf
+    leaving = moved_before(q, labels, omega)
+    farthest = float(q.root.max())
+    # section 6.8: ||b [u^T, -1] + r F|| at the present parameters; u and r move with the row that leaves, each by at
+    # most ``leaving`` times a length, and A^-1 <= ``grown`` B
+    direct = largest_direct(jacobian, q, points, attributes, labels, label, 2.0 * leaving * q.whole_e * q.root)
+    damped = omega * math.sqrt(grown) * direct
+    t = omega * grown * farthest**2
+    v = t / (1.0 + t)
+    # omega times the second formula of section 6.8: 1 - v, or 0.28, of the norm, and 2 v^3/2 |[u, 1]| / sqrt(omega);
+    # convex in v, so that v = 0 and the largest v decide
+    beside = 2.0 * v**1.5 * math.sqrt(omega) * math.hypot(q.u + leaving * q.whole_e, float(label))
+    largest = max(damped, max(1.0 - v, LEAST_DAMPED) * damped + beside)
+    folded, _ = folded_part(jacobian, q, attributes, labels, omega)
+    return float(largest + math.sqrt(grown) * folded * q.columns_root)
+
+
+def left_over(q: Quantities) -> float:
+    """How much larger B can be without the row that leaves and with the scales that it moves, or infinite."""
+    # A >= (1 - l - delta) G, l the largest leverage and delta what changed scales take
+    left = 1.0 - q.leverage - q.loosened
+    return 1.0 / left if left > 0 else math.inf
+
+
+def moved_before(q: Quantities, labels: Vector, omega: float) -> float:
+    """How far the parameters move, in the metric of B, before a row comes: with the rows that leave and others that come."""
+    grown = left_over(q)
+    leaving = grown * (q.push + q.pull)
+    # section 6.11: others of the same person come with gradients omega r x at the minimum without those that leave
+    return leaving + grown * q.others * omega * _farthest_r(q, labels, leaving) * float(q.root.max())
+
+
+def _farthest_r(q: Quantities, labels: Vector, moved: float) -> float:
+    """The largest |r| of a new row, squared loss, with parameters moved so far."""
+    at_present = max(float(np.max(np.abs(ends - y))) for ends in (q.z_low, q.z_high) for y in labels)
+    return at_present + moved * float(q.root.max())
+
+
+def folded_part(
+    jacobian: Jacobian, q: Quantities, attributes: Sequence[Attribute], labels: Vector, omega: float
+) -> tuple[float, float]:
+    """||diag(m) E|| at most, and how far the parameters move, in the metric of B, when a row takes another's place."""
+    leaving = moved_before(q, labels, omega)
+    # the move by omega r A^-1 x, r the largest of a new row, on top of that by the row that leaves
+    moved = leaving + left_over(q) * omega * _farthest_r(q, labels, leaving) * float(q.root.max())
+    E = feature_map(jacobian, attributes, len(jacobian.fit.theta))
+    return (float(np.max(q.m)) + q.m_by_move * moved) * (float(np.linalg.norm(E, 2)) if E.size else 0.0), moved
+
+
+def largest_direct(
+    jacobian: Jacobian,
+    q: Quantities,
+    points: Points,
+    attributes: Sequence[Attribute],
+    labels: Vector,
+    label: bool,
+    beside: Vector,
+) -> float:
+    """The largest ||L B [x u^T + r E, x]|| plus what is given beside it of every point, (V,).
+
+    Closed forms first, then norms where these are largest. For noise of the shape G^-1, L B is a root of B.
+    """
+    root, theta = np.asarray(host(jacobian.B)), np.asarray(host(jacobian.fit.centred_theta))
+    E = feature_map(jacobian, attributes, len(theta))
+    free = root @ E
+    along, beta = free @ (E.T @ theta), float(q.u**2 + float(label))
+    # what is not enumerated: x moves the first term, and z the second through r
+    slack = points.reach(root) * math.sqrt(beta) + points.reach(theta[None, :]) * q.direct
+    r_high, r_low = (np.concatenate([ends - y for y in labels]) for ends in (q.z_high, q.z_low))
+    every = [np.tile(x, len(labels)) for x in (q.p, q.up, q.down)]
+    across = np.maximum(np.abs(r_high), np.abs(r_low))
+    aligned = np.maximum(np.maximum(r_high, 0.0) * every[1], np.maximum(-r_low, 0.0) * every[2])
+    # the closed form of section 6.1: beta a a^T + r (a b^T + b a^T) + r^2 (L B E)(L B E)^T with a = L B x, b = L B E u
+    # (``along``) and beta = |u|^2 + 1, one for the label
+    above = np.sqrt((across * q.direct) ** 2 + two_ranks(aligned, across * q.along, beta, every[0]))
+    extra = np.tile(beside, len(labels))
+    above, extra = above + extra, extra + slack
+    order, best = np.argsort(-above, kind="stable"), 0.0
+    for start in range(0, min(len(order), MOST_EXACT), BLOCK):
+        some = order[start : start + BLOCK]
+        if above[some[0]] <= best:
+            return best
+        x, y = points.x[some % len(points.x)], np.repeat(labels, len(points.x))[some]
+        a, r = x @ root.T, (x @ theta - y)[:, None, None]
+        # the same matrix written out
+        two = beta * a[:, :, None] * a[:, None, :] + r * (a[:, :, None] * along + along[:, None] * a[:, None, :])
+        norms = np.sqrt(np.maximum(np.linalg.eigvalsh(two + r**2 * (free @ free.T))[:, -1], 0.0))
+        best = max(best, float(np.max(np.minimum(norms + extra[some], above[some]))))
+    rest = order[MOST_EXACT:]
+    return max(best, float(above[rest[0]])) if rest.size else best
+
+
 FLOOR = 1e-9
 """Of the mean of N's diagonal: no direction is without a row that could lie there."""
 
 
-def evenly_weighted(jacobian: Jacobian, admissible: Admissible) -> Vector:
+def evenly_weighted(jacobian: Jacobian, allowed: AllowedRecords) -> Vector:
     """N, (p, p), over the released parameters: of all rows that could be there, each choice of a column as often as another."""
     p = len(jacobian.fit.theta)
     # section 6.9: the mean of x x^T is that of the means of all columns and, as columns are chosen independently, the
     # sum of their covariances
-    middle, moment = admissible.base.copy(), np.zeros((len(admissible.base),) * 2)
-    for part in admissible.parts:
+    middle, moment = allowed.base.copy(), np.zeros((len(allowed.base),) * 2)
+    for part in allowed.parts:
         mean = part.mean(axis=0)
         middle, moment = middle + mean, moment + (part - mean).T @ (part - mean) / len(part)
-    if admissible.radius is not None:
+    if allowed.radius is not None:
         # of a ball: directions evenly on its surface
-        moment = moment + admissible.radius**2 / len(middle) * np.eye(len(middle))
+        moment = moment + allowed.radius**2 / len(middle) * np.eye(len(middle))
     x = np.append(middle, 1.0) if p > len(middle) else middle
     N = np.outer(x, x)
     N[: len(middle), : len(middle)] += moment
     E = value_map(jacobian, jacobian.attributes, p)
-    half = 0.5 * float(np.ptp(admissible.labels)) or 1.0
+    half = 0.5 * float(np.ptp(allowed.labels)) or 1.0
     # rho^2 E E^T, rho half the label's range
     N = N + half**2 * (E @ E.T)
     return np.asarray(N + FLOOR * float(np.trace(N)) / p * np.eye(p))
@@ -72,7 +193,7 @@ class Between:
     """That of M^-1."""
 
     def second(self, q: Quantities, points: Points, linear: Jacobian, attributes: Sequence[Attribute]) -> float:
-        """The second term of any admissible row in place of any present one, as an eta."""
+        """The second term of any record within the bounds in place of a row, as an eta."""
         swapped = self._exchanged(q, points, linear)
         E, d = feature_map(linear, attributes, len(self.by_b)), len(points.spans)
         kappa, nu = swapped.kappa, swapped.nu
@@ -127,13 +248,17 @@ class Between:
         moved = np.zeros(d) if fit.scales is None else np.sqrt(fit.n * fit.l2 * part) * np.asarray(host(fit.scales))
         moved = np.where(_learned(linear, d), moved, 0.0)
         kappa = min(left_over(q), math.exp(q.stretch) / (1.0 - q.leverage) if q.leverage < 1 else math.inf)
-        # G' <= mu G, as in section 6.7
-        mu = math.exp(q.stretch) + float(omega.max()) * float(q.root.max()) ** 2
+        # G' <= mu G, as in section 6.7, with all rows that come
+        mu = math.exp(q.stretch) + (1 + q.others) * float(omega.max()) * float(q.root.max()) ** 2
         x_s, x_m = (np.linalg.norm(points.x @ root.T, axis=1) + points.reach(root) for root in (self.by_s, self.by_m))
         # tau of omega x x^T is omega |M^-1/2 x| |M^1/2 B x| = omega |x|_(M^-1) |x|_S, as S = B M B; of changed
         # penalties alike
         scales = math.prod(_norm(root[:, :d] * moved) for root in (self.by_s, self.by_m))
         coming, leaving = float(omega.max()) * float(np.max(x_s * x_m)), float(np.max(omega * s * m)) + scales
+        if q.others:
+            # section 6.11: ||U|| ||V|| of all rows that come, and the sum over those that leave
+            coming = (1 + q.others) * float(omega.max()) * float(np.max(x_s)) * float(np.max(x_m))
+            leaving = float(np.sum(np.sort(omega * s * m)[-1 - q.others :])) + scales
         return _Exchanged(kappa, mu, float(omega.max()), x_s, x_m, coming, leaving)
 
 
@@ -186,7 +311,7 @@ def first_of_squared(
     grown = left_over(q)
     if not math.isfinite(grown):
         return math.inf
-    leaving = grown * (q.push + q.pull)
+    leaving = moved_before(q, labels, omega)
     folded, moved = folded_part(jacobian, q, attributes, labels, omega)
     # r moves with the row that leaves, u with both rows; L B is M^-1/2 here
     beside = leaving * q.direct * q.root + moved * q.whole_e * q.p

@@ -1,6 +1,6 @@
 r"""The most accurate model that keeps everyone below a limit: held-out loss against eta, over what can be chosen.
 
-A limit can be kept with a larger penalty, with weights that lean equally on all rows (IRFIL), and with noise of another shape,
+A limit can be kept with a larger penalty, with weights that expose all rows equally (IRFIL), and with noise of another shape,
 and these act together. ``protect`` tries a public grid of all three. The linear predictor of a noisy model is
 :math:`z + s\,z_b`, with s the noise's scale and :math:`z_b` that of noise of scale 1, so that few draws of a candidate serve
 every eta: :math:`s(\eta) \propto 1 / \sqrt{\eta^2 - \eta_2^2}`, with :math:`\eta_2` what a counted shape tells by itself.
@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import check_flag, check_part, check_positive
-from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
-from fisherleak._support.notebook import panel
+from fisherleak._support.namespaces import Seed
+from fisherleak._support.notebook import Shown
 from fisherleak._support.pickles import Pickled
-from fisherleak._support.progress import track
 from fisherleak.engine.noise.add_noise_and_round import generator
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
 from fisherleak.errors import FisherleakError, InvalidInputError, UncountedChoiceWarning
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice, drawn_choice
 from fisherleak.protection.frontier.frontier_candidates import (
@@ -32,20 +31,16 @@ from fisherleak.protection.frontier.frontier_candidates import (
     FrontierPoint,
     Scorer,
     Task,
-    bounded_as,
-    fitted_all,
-    looked_at,
-    polished,
+    release_by_rule,
     release_candidate,
 )
-from fisherleak.protection.frontier.protect_arguments import asked_task, split_of
 from fisherleak.protection.release.procedure import warn_of_seed
+from fisherleak.protection.release.public_fills import public_fills
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
 
-__all__ = ["Frontier", "protect"]
 
 Rows = NDArray[np.int64]
 WIDE = 20.0
@@ -64,8 +59,8 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Frontier(Pickled):
-    """Held-out loss against eta for every candidate. Derived from the data, which it holds: it stays in the house.
+class Frontier(Shown, Pickled):
+    """Held-out loss against eta for every candidate. Derived from the data, which it holds: keep it internal.
 
     Attributes
     ----------
@@ -98,15 +93,42 @@ class Frontier(Pickled):
     task: Task = field(repr=False)
     compared: Compared = field(repr=False)
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> tuple[str, list[tuple[str, object]], str]:
         pairs: list[tuple[str, object]] = []
         for eta in sorted({point.eta for point in self.points}):
             best = self.best(eta)
-            how = f"{best.shape} noise, penalty × {best.penalty:g}, {best.weighting} weights"
+            of = "×" if self.task.given is None else "l2"
+            how = f"{best.shape} noise, penalty {of} {best.penalty:g}, {best.weighting} weights"
             pairs.append((f"eta {eta:g}", f"loss {best.loss:.4g}: {how}"))
         measured = f"{self.held_out:,} held-out rows" if self.held_out else "training rows"
         pairs.append(("without noise", f"loss {self.loss:.4g}"))
-        return panel(f"Frontier, least loss on {measured}", pairs, "Derived from the data: it stays in the house.")
+        pairs.append(("baseline", f"loss {self.baseline:.4g}"))
+        if self.filled:
+            names = ", ".join(f"{name} {value:g}" for name, value in self.filled.items())
+            pairs.append(("gaps", f"filled with the centre of the bounds, not with what an imputer learns: {names}"))
+        return f"Frontier, least loss on {measured}", pairs, "Derived from the data: keep it internal."
+
+    @property
+    def filled(self) -> dict[str, float]:
+        """By column, the centre of its bounds, which gaps are filled with where an imputer would learn a mean or median.
+
+        Examples
+        --------
+        >>> frontier.filled  # no imputer
+        {}
+        """
+        return public_fills(self.compared.candidates[0].fitted.model) if self.compared.candidates else {}
+
+    @property
+    def baseline(self) -> float:
+        """Loss of always predicting the mean, or how frequent the classes are: a release above it is useless.
+
+        Examples
+        --------
+        >>> frontier.loss < frontier.baseline
+        True
+        """
+        return self.compared.scorer.baseline
 
     def best(self, eta: float | None = None) -> FrontierPoint:
         """The candidate of the least held-out loss at the largest eta looked at that is not above the one asked for.
@@ -152,8 +174,8 @@ class Frontier(Pickled):
         the price of its noise on a public grid, :math:`c_k`, candidate k is drawn with a probability in proportion to
         :math:`\exp(-(U_k + c_k) / b)`. That tells of a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
         its own loss where it is held out and through the fits where it is not, and b is such that nobody's eta of it is above
-        :math:`\eta_{choice}`, the share of eta: of the rows present with ``over="max"``, of any admissible row in place of any
-        other with "admissible". The noise then keeps :math:`\sqrt{\eta^2 - \eta_{choice}^2}`.
+        :math:`\eta_{choice}`, the share of eta: of the rows present with ``over="max"``, of any record within the
+        bounds in place of any row with "any-record". The noise then keeps :math:`\sqrt{\eta^2 - \eta_{choice}^2}`.
 
         **What holds, and when.** Every call is a choice of its own and adds to what is told: draw once. b and the prices are
         on a grid with a random public offset, which every choice draws anew and ``record()`` tells: given the offset they are
@@ -254,7 +276,9 @@ class Frontier(Pickled):
         eta : float, optional
             The limit; that of ``protect`` by default. A counted choice has its own.
         choice : CountedChoice or FrontierPoint, optional
-            From :meth:`choose`, which is called if not given; or a candidate that was chosen on grounds other than these rows.
+            From :meth:`choose`; or a candidate that was chosen on grounds other than these rows. If not given, public numbers
+            decide penalty and covariance where ``protect`` was given no penalties and the limit is on any record within the
+            bounds, which tells nothing; elsewhere :meth:`choose` is called.
         random_state : int or Generator, optional
             For tests only, with ``SeededReleaseWarning``.
         counted : bool
@@ -276,6 +300,9 @@ class Frontier(Pickled):
         if not isinstance(choice, FrontierPoint | CountedChoice | None):
             raise InvalidInputError(f"choice must be from choose(), or one of the frontier's points; got {choice!r}.")
         if check_flag(counted, "counted") and choice is None:
+            if self.task.by_rule:
+                limit = self.task.eta if eta is None else check_positive(eta, "eta")
+                return release_by_rule(self.task, limit, rng).model
             choice = self._drawn(eta, SHARE, rng)
         if isinstance(choice, CountedChoice):
             if eta is not None and eta != choice.eta:
@@ -288,125 +315,60 @@ class Frontier(Pickled):
             _warn_of_choice(chosen, choice is None and self.task.count > 1)
         return release_candidate(self.task, chosen, limit, rng).model
 
+    def save(
+        self,
+        path: Any,
+        sign: Any = None,
+        ledger: Any = None,
+        *,
+        eta: float | None = None,
+        limit: float | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Release, and write the model with its card: the files of ``fisherleak release``, which ``fisherleak verify`` checks.
 
-def protect(
-    estimator: Estimator,
-    X: TableLike,
-    y: VectorLike,
-    eta: float = 1.0,
-    *,
-    over: str = ADMISSIBLE,
-    groups: VectorLike = None,
-    penalties: Sequence[float] = (1.0, 10.0, 100.0),
-    weightings: Sequence[str] = ("none", "half", "full"),
-    shapes: Sequence[str] | None = None,
-    bounds: Mapping[str, Any] | None = None,
-    public: str = "nothing",
-    held_out: float = 0.25,
-    random_state: Seed = None,
-) -> Frontier:
-    r"""What a limit costs: held-out loss against eta, over penalties, weights and shapes of noise.
+        Every call draws a release of its own, which adds to what is revealed: save once.
 
-    Parameters
-    ----------
-    estimator : scikit-learn model
-        Any that :func:`fisherleak.measure` reads, with its penalty as ``alpha`` or ``C``.
-    X, y : array or table of shape (n, d), and labels
-    eta : float
-        The limit. Etas from a fourth of it to four times it are looked at.
-    over : {"admissible", "max"}
-        Whose etas are limited, as in :func:`fisherleak.calibrate`: of whoever could be in the table, or of the rows present.
-    groups : array of shape (n,), optional
-        With ``over="max"``: the group (or person) of each row; the limit is then on every group.
-    penalties : sequence of float
-        Factors of the estimator's own penalty: a public grid.
-    weightings : sequence of {"none", "half", "full"}
-        Powers 0, 1/2 and 1 of the weights of :class:`fisherleak.IRFIL`.
-    shapes : sequence, optional
-        Of "isotropic", "hessian" and "least-loss"; those whose noise is counted by default ("least-loss" with "max" only).
-    bounds : mapping, optional
-        For "admissible", as in :func:`fisherleak.calibrate`.
-    public : {"nothing", "levels", "preprocessing"}
-        As in :func:`fisherleak.release`.
-    held_out : float
-        Part of the rows on which losses are measured, between 0 and 0.9; they are trained on in ``release``. With 0, and with a
-        warning of fewer than 20 rows, losses are those of the rows that models are fitted on.
-    random_state : int or Generator, optional
-        Of the split and of noisy copies; 0 if not given, so that the frontier is repeatable. ``release`` draws anew.
+        Parameters
+        ----------
+        path : str or Path
+            The model's file; its model card is ``path`` + ".json".
+        sign : str or Path, optional
+            An Ed25519 private key (PEM) to sign the model card with.
+        ledger : str or Path, optional
+            A ledger to record the release on, before any file is written; ``limit`` is on all that it records.
+        eta : float, optional
+            The limit; that of ``protect`` by default.
+        overwrite : bool
 
-    Returns
-    -------
-    Frontier
+        Returns
+        -------
+        Path
+            Where it was written.
 
-    Notes
-    -----
-    **What eta counts.** Which candidate is best is learned from the rows. ``release`` draws among the candidates without
-    weights, so that this is counted in what eta promises (:meth:`Frontier.choose`); with ``over="admissible"`` all of it is.
-    IRFIL's weights are learned from the rows too, and not counted: a candidate that has them is released by name,
-    ``release(choice=…)``, or as the best of all, ``release(counted=False)``, and ``UncountedChoiceWarning`` says so.
+        Notes
+        -----
+        For ``over="any-record"`` with bounds of every numeric column, of a StandardScaler, alone or beside a OneHotEncoder
+        in a ColumnTransformer, before the model; a SimpleImputer may stand before the scaler, and gaps are filled with the
+        centre of the bounds. Other steps are refused by name. With ``person`` the limit is on all rows of a person. A card
+        counts in units of the bounds, (high - low) / sqrt(12). Its limit is eta times the least of these, which keeps the limit
+        in the columns' own units; where columns have very different units that takes more noise than ``release``.
 
-    Examples
-    --------
-    >>> import fisherleak as fl
-    >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.linear_model import Ridge
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> frontier = fl.protect(Ridge(1.0), X, y / y.std(), eta=1.0, over="max", weightings=["none"])
-    >>> frontier.best().loss <= max(point.loss for point in frontier.points if point.eta == 1.0)
-    True
-    """
-    task = asked_task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
-    train, test = split_of(task, held_out)
-    inner = bounded_as(task, task.part(train))
-    plain = polished(inner, 1.0, None)
-    scorer = Scorer(task, test, plain.measured.fits[0].loss)
-    points: list[FrontierPoint] = []
-    refused: list[str] = []
-    plainly: list[Candidate] = []
-    margins: dict[tuple[float, str], float] = {}
-    count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
-    for found in track(_looked_at(inner, scorer, refused, plainly, margins), count, "Protecting"):
-        points += found
-    if not points:
-        largest = max(task.penalties)
-        raise InvalidInputError(
-            f"No candidate keeps the limit: try larger penalties, penalties=[{10 * largest:g}, {100 * largest:g}] say, or a "
-            f"larger eta. The first: {refused[0]}"
-        )
-    loss, score = scorer.of(scorer.predictor(plain.model)[:, None])
-    compared = Compared(tuple(plainly), scorer, (train, test), margins)
-    count = 0 if len(test) == len(task.y) else len(test)
-    return Frontier(tuple(points), loss, score, count, tuple(refused), task, compared)
-
-
-def _looked_at(
-    task: Task,
-    scorer: Scorer,
-    refused: list[str],
-    plainly: list[Candidate],
-    margins: dict[tuple[float, str], float],
-) -> Iterator[list[FrontierPoint]]:
-    """Points step by step: nothing yet where candidates of a penalty were fitted, then those of each shape of each.
-
-    Candidates without weights are kept in ``plainly``, and the margins of their bounds in ``margins``.
-    """
-    for penalty in task.penalties:
-        candidates = fitted_all(task, penalty, refused)
-        plainly += [each for each in candidates if WEIGHTINGS[each.weighting] == 0]
-        yield []
-        for candidate in candidates:
-            for shape in task.shapes:
-                found, margin = looked_at(candidate, shape, scorer, refused)
-                if WEIGHTINGS[candidate.weighting] == 0:
-                    margins[candidate.penalty, shape] = margin
-                yield found
+        Examples
+        --------
+        >>> frontier.save("model.skops")  # doctest: +SKIP
+        """
+        asked = self.task.eta if eta is None else check_positive(eta, "eta")
+        # a room below this one: loaded when called
+        saved = import_module("fisherleak.releasing.files.saved_frontier")
+        return saved.save_protected(self.task, asked, path, sign, ledger, limit, overwrite)
 
 
 def _warn_of_choice(chosen: FrontierPoint, among_several: bool) -> None:
     """Say what of a choice was learned from the rows and is not counted."""
     said = []
     if among_several:
-        said.append("Which penalty, weighting and shape are best was learned from the rows")
+        said.append("Which penalty, weighting and covariance are best was learned from the rows")
     if WEIGHTINGS[chosen.weighting] > 0:
         said.append("IRFIL's weights were computed from the rows")
     if said:

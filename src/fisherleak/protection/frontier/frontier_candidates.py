@@ -14,20 +14,24 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing as rows_of
 
 from fisherleak._support.arrays import host
-from fisherleak._support.namespaces import Estimator, Seed
+from fisherleak._support.namespaces import Estimator, Seed, Vector
+from fisherleak._support.numbers import two_digits
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.add_noise_and_round import generator
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator
+from fisherleak.models.estimators import has_penalty
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_levels
 from fisherleak.models.wrapper import fit_weighted
-from fisherleak.protection.certificates.declared_bounds import LABEL, admissible_rows
+from fisherleak.protection.calibrate.shapes import SHAPES
+from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_records, with_gaps_filled
 from fisherleak.protection.irfil.irfil import IRFIL
 from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.release.model_numbers import released_by_rule, with_l2
 from fisherleak.protection.release.procedure import (
     HELD_OUT_LOSS,
     MadeRelease,
@@ -37,21 +41,6 @@ from fisherleak.protection.release.procedure import (
 )
 from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
 
-__all__ = [
-    "WEIGHTINGS",
-    "Candidate",
-    "FrontierPoint",
-    "Scorer",
-    "Task",
-    "bounded_as",
-    "fitted_all",
-    "looked_at",
-    "polished",
-    "release_candidate",
-    "rows_of",
-]
-
-Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
 WEIGHTINGS = {"none": 0.0, "half": 0.5, "full": 1.0}
 """Powers of IRFIL's weights."""
@@ -60,7 +49,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 REWEIGHTINGS, DRAWS = 15, 16
 """Of IRFIL; noisy copies of each candidate."""
 MIDDLE = math.sqrt(STEP)
-"""What a release rounds an admissible scale up by, in the middle: candidates are looked at with no grid of their own."""
+"""What a release rounds a scale for any record up by, in the middle: candidates are looked at with no grid of their own."""
 LOOKED_AT_GAP, RELEASED_GAP = 0.05, 0.01
 """Of least-loss noise, while candidates are looked at and in the end."""
 
@@ -72,7 +61,7 @@ class FrontierPoint:
     Attributes
     ----------
     penalty : float
-        Factor of the estimator's own penalty.
+        Factor of the estimator's own penalty; where public numbers decide it, the l2 of each row.
     weighting : str
         "none", "half" or "full": the power of IRFIL's weights.
     shape : str
@@ -112,10 +101,26 @@ class Task:
     random_state: Seed = None
     ranges: frozenset[str] = frozenset()
     """Columns whose bounds were taken from rows: they give no scale or centre."""
+    rows_per_person: int | None = None
+    """With groups, the people: the limit for any record is on so many rows together."""
+    target: str | None = None
+    """The name that y has, where it has one."""
+    given: Any = None
+    """The estimator as it was given, where public numbers decide the penalty: ``estimator`` then has an l2 of one."""
 
     @property
     def count(self) -> int:
         return len(self.penalties) * len(self.weightings) * len(self.shapes)
+
+    @property
+    def by_rule(self) -> bool:
+        """Whether public numbers decide penalty and covariance of a release; of shapes that were listed one is drawn."""
+        return self.given is not None and (len(self.shapes) == 1 or {*self.shapes} == {*SHAPES})
+
+    @property
+    def as_given(self) -> Task:
+        """The same with the estimator as it was given."""
+        return self if self.given is None else replace(self, estimator=self.given)
 
     @property
     def counted(self) -> str:
@@ -128,17 +133,25 @@ class Task:
 
     def request(self, eta: float, random_state: Seed, shape: str, gap: float = RELEASED_GAP) -> ReleaseRequest:
         """A limit on the same people, for noise of a named covariance."""
-        exact = self.over != ADMISSIBLE
+        exact = self.over != ANY_RECORD
         return ReleaseRequest(
             eta,
-            over="group" if exact and self.groups is not None else self.over,
+            over="person" if exact and self.groups is not None else self.over,
             bounds=None if exact else self.bounds,
             groups=self.groups if exact else None,
             gap=gap if exact and shape == "least-loss" else None,
             shape=shape,
             strategy=HELD_OUT_LOSS.name,
             random_state=random_state,
+            person=None if exact else self.groups,
+            rows_per_person=self.rows_per_person,
         )
+
+    def by_public_numbers(self, eta: float, random_state: Seed) -> ReleaseRequest:
+        """A limit on any record within the bounds, whose penalty and covariance public numbers decide."""
+        asked = self.shapes[0] if len(self.shapes) == 1 else None
+        own = {"person": self.groups, "rows_per_person": self.rows_per_person} if self.rows_per_person else {}
+        return ReleaseRequest(eta, bounds=self.bounds, shape=asked, random_state=random_state, **own)
 
     def rng(self) -> np.random.Generator:
         return generator(0 if self.random_state is None else self.random_state)
@@ -200,17 +213,30 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> FittedModel:
             ) from None
     check_releasable(model)
     if task.public == "nothing":
-        check_common_levels(model, as_table(X), FEW)
+        check_common_levels(model, as_table(X), FEW, task.groups)
     return measured_model(model, X, y, None, weights, True, task.declared)
+
+
+def with_public_penalties(task: Task) -> Task:
+    """A task without penalties with those that the rule for public numbers compares: each is an l2."""
+    if task.penalties:
+        return task
+    if not has_penalty(final_estimator(task.estimator)):
+        return replace(task, penalties=(1.0,))
+    read, request = polished(task, 1.0, None), task.by_public_numbers(task.eta, None)
+    first = read.public_penalty(request)
+    assert first is not None  # the limit is on whole rows
+    one = with_l2(task.estimator, read.unit_of_penalty(request), two_digits(read.measured.n))
+    return replace(task, estimator=one, given=task.estimator, penalties=tuple(each.l2 for each in first.compared()))
 
 
 def bounded_as(whole: Task, part: Task) -> Task:
     """Some of the rows with the bounds that all rows give: what is looked at is noise for the same people as the release's."""
-    if whole.over != ADMISSIBLE:
+    if whole.over != ANY_RECORD:
         return part
-    leak = polished(whole, 1.0, None).measured
+    leak = with_gaps_filled(polished(whole.as_given, 1.0, None).measured, whole.bounds)
     jacobian = measurement(leak).information.jacobians[0]
-    known = admissible_rows(jacobian, measurement(leak).table, whole.bounds).bounds
+    known = allowed_records(jacobian, measurement(leak).table, whole.bounds).bounds
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
     ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
     ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none
@@ -267,7 +293,7 @@ def looked_at(
     for factor in FACTORS:
         eta = factor * task.eta
         if eta <= second:
-            refused.append(f"{name}: the shape alone tells more than an eta of {eta:g}.")
+            refused.append(f"{name}: the covariance alone reveals more than an eta of {eta:g}.")
             continue
         most = noise.scale * max(FACTORS) * task.eta if secret is None else MIDDLE * secret.upper
         scale = most / math.sqrt(eta**2 - second**2)
@@ -290,7 +316,7 @@ class Scorer:
         if is_classifier(self.task.estimator):
             return np.asarray(model.decision_function(X), dtype=np.float64)
         found = np.asarray(model.predict(X), dtype=np.float64)
-        if float(np.asarray(self.loss.mean(np.zeros(1)))[0]) == 0:
+        if self._is_linear:
             return found
         return np.log(np.maximum(found, np.finfo(np.float64).tiny))  # all other links are logarithms
 
@@ -308,6 +334,20 @@ class Scorer:
         if not is_classifier(self.task.estimator):
             return np.asarray(y[self.rows], dtype=np.float64)
         return np.where(y[self.rows] == np.unique(y)[-1], 1.0, -1.0 if self.loss.quadratic else 0.0)
+
+    @property
+    def baseline(self) -> float:
+        """Mean loss of always predicting the mean, or how frequent the classes are."""
+        z = float(np.mean(self.labels))
+        if not self._is_linear:
+            other = 1.0 - z if is_classifier(self.task.estimator) else 1.0
+            z = math.log(z / other) if z > 0 and other > 0 else math.copysign(math.inf, z - 0.5)
+        return self.of(np.full((self.labels.size, 1), z))[0]
+
+    @property
+    def _is_linear(self) -> bool:
+        """Whether predictions are the linear predictor itself."""
+        return float(np.asarray(self.loss.mean(np.zeros(1)))[0]) == 0
 
     def of(self, z: Vector) -> tuple[float, float | None]:
         """Mean loss and score over copies: z of shape (m, copies)."""
@@ -332,3 +372,13 @@ def release_candidate(task: Task, chosen: FrontierPoint, eta: float, random_stat
 
     request = replace(task.request(eta, random_state, chosen.shape), candidate=chosen)
     return make_release(fitted, request, stacklevel=5)
+
+
+def release_by_rule(task: Task, eta: float, random_state: Seed) -> MadeRelease:
+    """All rows, released with the penalty and the covariance that public numbers decide."""
+
+    def fitted(unfitted: Any) -> FittedModel:
+        return polished(replace(task, estimator=unfitted), 1.0, None)
+
+    request = task.by_public_numbers(eta, random_state)
+    return released_by_rule(task.given, fitted, request, stacklevel=5)

@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import Fit, fit_at
 from fisherleak.errors import InvalidInputError, NotConvergedError
 from fisherleak.protection.calibrate.limit_terms import raw_map
 from fisherleak.protection.irfil.irfil_iteration import SMALLEST_PART
 from fisherleak.protection.irfil.whole_procedure import Curve, Procedure, Split, moves, split, top
 
-__all__ = ["EvenRound", "EvenWeights"]
-
-Vector = NDArray[np.float64]
 SHARP = 32
 """How sharp the kink of the weights is."""
 ROUND = 8

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fisherleak._support.arrays import Array, device, host, namespace
 from fisherleak._support.checks import check_positive
-from fisherleak._support.namespaces import Estimator, Json, TableLike, VectorLike
+from fisherleak._support.namespaces import Estimator, Json, TableLike, Vector, VectorLike
 from fisherleak._support.progress import track
 from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.training_data import check_weights
@@ -32,16 +32,14 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.estimators import set_parameters
-from fisherleak.models.read import LOOSE, Prepared, Reading, prepare, risk_of
+from fisherleak.models.minimum import LOOSE
+from fisherleak.models.preprocessed import Prepared, prepare
+from fisherleak.models.read import Reading, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.irfil.even_weights import EvenRound, EvenWeights
 from fisherleak.protection.irfil.irfil_iteration import Balance, balance, example_targets, group_targets
 from fisherleak.protection.irfil.whole_procedure import Procedure, Round
 from fisherleak.rows.selection import rows_by_group
-
-__all__ = ["IRFIL", "EndToEndEtas", "evened"]
-
-Vector = NDArray[np.float64]
 
 WEIGHTINGS = ("example", "group", "hybrid")
 ACCOUNTS = ("weights-fixed", "end-to-end")
@@ -62,7 +60,7 @@ class EndToEndEtas:
     eta : array of shape (n,)
         Eta of the whole procedure.
     form : {"even", "paper"}
-        Of the weights: that of ``protection.even_weights``, or the paper's where these end with the smaller spread.
+        Of the weights: that of ``even_weights``, or the paper's where these end with the smaller spread.
     spread, before : float
         Standard deviation of ``eta`` relative to its mean, and that of the paper's weights (infinite where these have no fit).
     """
@@ -153,7 +151,7 @@ class IRFIL(Wrapper):
     -----
     **What equal eta does not mean.** Eta is computed with the weights held fixed, but the weights depend on the data too.
     The sensitivity of the whole procedure, weights included, can be larger or smaller than the eta reported: on a medical
-    data set between 0.7 and 3.1 times. Equal etas say that the *last fit* leans equally on every example, not that the
+    data set between 0.7 and 3.1 times. Equal etas say that the *last fit* exposes every example equally, not that the
     procedure leaks equally about everyone.
 
     **What** ``account="end-to-end"`` **does about it.** Weights that follow end-to-end etas row by row do not make these equal:
@@ -241,7 +239,7 @@ class IRFIL(Wrapper):
         points: Iterator[Balance]
         if self.account == ACCOUNTS[1]:
             self.end_to_end_, rounds = evened(self._procedure(prepared, table, y, start))
-            points = (Balance(k, at.weights, at.eta, at.theta) for k, at in enumerate(rounds))
+            points = (Balance(at.weights, at.eta, at.theta) for at in rounds)
         else:
             weights = _first_weights(start, features)
             points = balance(self._measured(prepared, table, y), weights, self.n_iter, targets, limits, self.accelerate)

@@ -20,8 +20,6 @@ from fisherleak._support.arrays import Array, host, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NotConvergedError, SingularHessianError
 
-__all__ = ["Balance", "balance", "example_targets", "group_targets"]
-
 MEMORY = 6
 """Earlier steps that Anderson mixing combines."""
 ASTRAY = 10.0
@@ -36,7 +34,6 @@ SMALLEST_PART = 1e-6
 class Balance:
     """One point of the iteration: weights and the etas they lead to, with the state they come from."""
 
-    iteration: int
     weights: Array
     eta: Array
     state: Any
@@ -108,15 +105,15 @@ def balance(
         many reweightings. Most take two measurements instead of one.
     """
     steps = _Steps(measure, targets, limits, weights)
-    plain = mixed = steps.point(0, weights, None)
+    plain = mixed = steps.point(weights, None)
     yield plain
     mixer = _Mixer()
-    for iteration in range(1, n_iter + 1):
+    for _ in range(n_iter):
         step = steps.weights(mixer.mix(*steps.residual(mixed))) if accelerate else None
         together = step is None or (mixed is plain and mixer.is_fresh)
-        plain = steps.point(iteration, steps.weights(operator.add(*steps.residual(plain))), plain.state)
+        plain = steps.point(steps.weights(operator.add(*steps.residual(plain))), plain.state)
         # the plain iteration runs beside the mixed one: what is given is the better of the two
-        trial = plain if together else steps.tried(iteration, step, mixed.state)
+        trial = plain if together else steps.tried(step, mixed.state)
         if trial is None or not steps.unevenness(trial) <= ASTRAY * steps.unevenness(plain):
             trial = plain
             mixer.forget()
@@ -142,16 +139,16 @@ class _Steps:
         xp = namespace(self.start)
         return xp.sum(xp.astype(self.counted, xp.float64))
 
-    def point(self, iteration: int, weights: Array, state: Any) -> Balance:
-        return Balance(iteration, weights, *self.measure(weights, state))
+    def point(self, weights: Array, state: Any) -> Balance:
+        return Balance(weights, *self.measure(weights, state))
 
-    def tried(self, iteration: int, weights: Array, state: Any) -> Balance | None:
+    def tried(self, weights: Array, state: Any) -> Balance | None:
         """The same, or None where the step leads to weights that have no fit, or where rows no longer count."""
         xp = namespace(weights)
         if not bool(xp.all(xp.isfinite(weights)) & xp.all((weights > 0) == self.counted)):
             return None
         try:
-            return self.point(iteration, weights, state)
+            return self.point(weights, state)
         except (NotConvergedError, SingularHessianError):
             return None
 

@@ -12,20 +12,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import Fit, fit_at
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute, absent_in
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms.tied_cells import added_onto, nearness, ties
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.calibrate.counted import value_moves
+from fisherleak.protection.calibrate.etas_with_noise_counted import value_moves
 from fisherleak.protection.calibrate.limit_terms import raw_map
 from fisherleak.protection.irfil.irfil_iteration import SMALLEST_PART
 
-__all__ = ["Curve", "Procedure", "Round", "Split", "moves", "split", "top"]
-
-Vector = NDArray[np.float64]
 STEP = 1e-5
 """Of the differences of a loss's second derivatives, in spreads of the predictor and of the label."""
 MOST_NUMBERS = 2**27
@@ -186,20 +185,48 @@ class Procedure:
         """Of the whole procedure, (n,); of its owner for each row, where rows belong to people."""
         return self.norms(self.derivative(rounds), self.noise)[0]
 
-    def norms(self, J: Vector, noise: Noise) -> tuple[Vector, Vector, Vector]:
-        """Etas of Jacobians (n, p, m) with a noise, of each row's owner, and singular vectors: left (n, p), right (n, m)."""
+    def norms(self, J: Vector, noise: Noise, attribute: int | None = None) -> tuple[Vector, Vector, Vector]:
+        """Etas of Jacobians (n, p, m) with a noise, of each row's owner, and singular vectors: left (n, p), right (n, m).
+
+        J of everything, or of one attribute alone.
+        """
         root = noise.unit_information_root(J.shape[1])
-        norms, left, right = self._top(J if root is None else root @ J)
+        norms, left, right = self._top(J if root is None else root @ J, attribute)
         return norms / float(noise.scale), left, right
 
-    def _top(self, M: Vector) -> tuple[Vector, Vector, Vector]:
+    @cached_property
+    def tied(self) -> list[list[NDArray[np.int64]]]:
+        """For each attribute, and last the label, the rows that each is added to, with values that are the same, and near."""
+        X, y = np.asarray(self.risk.X, dtype=np.float64), np.asarray(self.risk.y, dtype=np.float64)
+        every = [X[:, list(a.columns)] for a in self.attributes] + [y.reshape(len(y), -1)] * self.label
+        own = np.arange(len(X))
+        pairs = (ties(values, nearness(values), self.owner) for values in every)
+        return [[own if onto is None else onto for onto in pair] for pair in pairs]
+
+    def _top(self, M: Vector, attribute: int | None = None) -> tuple[Vector, Vector, Vector]:
+        """The larger of the norms with every cell by itself, and with those of one value tied (section 2.7)."""
         if self.owners is None:
             return top(M)
-        squares = self.summed(M @ M.transpose(0, 2, 1))
+        alone = [np.arange(len(M))] * len(self.tied)
+        ways = [alone, *([pair[k] for pair in self.tied] for k in (0, 1))]
+        found = [self._top_tied(M, way if attribute is None else way[attribute : attribute + 1]) for way in ways]
+        best = np.argmax([norms for norms, _, _ in found], axis=0)
+        return tuple(np.stack(each)[best, np.arange(len(M))] for each in zip(*found, strict=True))
+
+    def _top_tied(self, M: Vector, way: Sequence[NDArray[np.int64]]) -> tuple[Vector, Vector, Vector]:
+        sizes = [attribute.size for attribute in self.attributes] + [1] * self.label
+        sizes = sizes if len(way) == len(sizes) else [M.shape[2]]
+        edges = np.cumsum([0, *sizes])
+        parts = [(M[:, :, a:b], onto) for a, b, onto in zip(edges[:-1], edges[1:], way, strict=True)]
+        T = np.concatenate([added_onto(m.reshape(len(M), -1), onto).reshape(m.shape) for m, onto in parts], axis=2)
+        squares = self.summed(T @ T.transpose(0, 2, 1))
         left = np.linalg.eigh(squares)[1][:, :, -1]
         norms = np.sqrt(np.clip(np.einsum("qa,qab,qb->q", left, squares, left), 0.0, None))
         norms, left = norms[self.owner], left[self.owner]
-        return norms, left, np.einsum("npm,np->nm", M, left) / np.where(norms > 0, norms, 1.0)[:, None]
+        right = np.einsum("npm,np->nm", T, left) / np.where(norms > 0, norms, 1.0)[:, None]
+        # T v: every cell moves as the one that it is tied to
+        spread = [right[onto, a:b] for a, b, (_, onto) in zip(edges[:-1], edges[1:], parts, strict=True)]
+        return norms, left, np.concatenate(spread, axis=1)
 
     def _round(self, fit: Fit, weights: Vector) -> Round:
         X, y, theta = self.rows, np.asarray(self.risk.y, dtype=np.float64), np.asarray(fit.theta)

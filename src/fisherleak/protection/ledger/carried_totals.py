@@ -7,36 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Json
+from fisherleak._support.grids import rounded_up
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.ledger.known_rows import KnownRows, Rows, names_before, used_by
-from fisherleak.protection.ledger.ledger_entries import label_slope
+from fisherleak.protection.ledger.known_rows import KnownRows, Rows, names_before, recorded_target, used_by
+from fisherleak.protection.ledger.ledger_entries import DIGITS, label_slope
 
-__all__ = [
-    "carried_from",
-    "check_composed",
-    "check_no_choices",
-    "entry_digest",
-    "eta_of_choice",
-    "etas_under",
-    "spent_record",
-    "squares_beside",
-    "told_by_choices",
-    "total_squares",
-]
-
-Vector = NDArray[np.float64]
-CARRIED = ("at", "what", "about", "mark", "labels", "rows", "values", "features", "cells", "eta", "spent", "other_ids")
+CARRIED = (
+    *("at", "what", "about", "mark", "labels", "rows", "values", "features", "written", "cells", "eta", "spent"),
+    "other_ids",
+)
 """Fields of an entry that stay when it is carried over."""
 OF_COLUMNS = ("name", "kind", "sources")
-ROUNDED_UP = 1.0 + 1e-6
-"""More than seven digits lose."""
 
 
 REST = "rest"
@@ -48,6 +36,17 @@ def carried_from(entry: Mapping[str, Any]) -> Json:
     all that was there.
     """
     return _kept(entry) | {REST: _rest(entry)}
+
+
+def check_carried(records: Sequence[Json]) -> None:
+    """Raise what ``entries_of`` refuses where releases do not hold the totals of their rows."""
+    for entry in records:
+        n, told = len(entry["rows"]), [entry["eta"], entry["spent"]["eta"] if "spent" in entry else entry["eta"]]
+        label_slope(entry), used_by(entry), recorded_target(entry["about"]), largest_units([entry], {"": 1.0}, None)
+        if any(len(etas) != n or not all(type(eta) in (int, float) for eta in etas) for etas in told):
+            raise ValueError
+        if not all(type(name) is str for name in entry["rows"]):
+            raise ValueError
 
 
 def _kept(entry: Mapping[str, Any]) -> Json:
@@ -72,7 +71,7 @@ def entry_digest(entry: Mapping[str, Any]) -> str:
 
 def spent_record(etas: Vector, units: Mapping[str, float]) -> Json:
     """Etas of the rows of a release, never rounded down, and the units that they are in."""
-    return {"eta": [float(f"{eta * ROUNDED_UP:.6e}") for eta in etas.tolist()], "units": dict(units)}
+    return {"eta": [rounded_up(eta, DIGITS) for eta in etas.tolist()], "units": dict(units)}
 
 
 def squares_beside(
@@ -85,22 +84,48 @@ def squares_beside(
 ) -> Vector:
     """(n,) sums of squares of the etas that are not part of the composition of ``ledger_entries``."""
     found = np.zeros(rows.n)
+    names = [(own, *others) for own, others in zip(rows.ids, known.other_ids or [()] * rows.n, strict=True)]
     # section 7.6: the sum of eta_k^2 that is added to lambda_max(M)
-    for entry in carried:
-        found += _squares_in(entry, rows, known, np.arange(rows.n), units, about)
+    found += squares_by_names(carried, names, units, about)
     for entry, places in zip(entries, known.places, strict=True):
-        found += _squares_in(entry, rows, known, np.flatnonzero(places < 0), units, about)
+        found += _squares_in(entry, names, np.flatnonzero(places < 0), units, about)
+    return found
+
+
+def squares_by_names(
+    records: Sequence[Json], names: Sequence[Collection[str]], units: Mapping[str, float], about: Json | None
+) -> Vector:
+    """(n,) sums of squares of the etas that releases had of rows, each known under some ids."""
+    every = np.arange(len(names))
+    return sum((_squares_in(entry, names, every, units, about) for entry in records), np.zeros(len(names)))
+
+
+def largest_units(records: Sequence[Json], units: Mapping[str, float], about: Json | None) -> Mapping[str, float]:
+    """Units of columns and of the label, none smaller than any release had it: no release makes a total smaller.
+
+    Where totals are asked for per unit of every column, they stay so.
+    """
+    found = dict(units)
+    for entry in records if units else ():
+        same = recorded_target(entry["about"]) == recorded_target(about)
+        for name, unit in entry.get("spent", {}).get("units", {}).items():
+            if name or same:  # labels of two targets have no unit in common
+                found[name] = max(float(unit), found.get(name, 0.0))
     return found
 
 
 def _squares_in(
-    entry: Json, rows: Rows, known: KnownRows, some: NDArray[np.int64], units: Mapping[str, float], about: Json | None
+    entry: Json,
+    names: Sequence[Collection[str]],
+    some: NDArray[np.int64],
+    units: Mapping[str, float],
+    about: Json | None,
 ) -> Vector:
     """(n,) squares of the etas that some rows had in a release: the largest over their ids."""
     there = {digest: k for k, digest in enumerate(entry["rows"])}
-    found, eta = np.zeros(rows.n), _spent_by(entry, units, about)
+    found, eta = np.zeros(len(names)), _spent_by(entry, units, about)
     for row in some.tolist():
-        own = [there[name] for name in (rows.ids[row], *known.other_ids[row]) if name in there]
+        own = [there[name] for name in names[row] if name in there]
         if own:
             found[row] = float(np.max(eta[own])) ** 2
     return found
@@ -113,14 +138,10 @@ def _spent_by(entry: Json, units: Mapping[str, float], about: Json | None) -> Ve
     else:  # from before ledgers kept them: per unit of columns, and of the label as the release had it
         eta, own = max(1.0, abs(label_slope(entry))) * np.asarray(entry["eta"], dtype=np.float64), {}
     # the label of another target has no unit in common with that of this one
-    names = used_by(entry) | ({""} if _target(entry["about"]) == _target(about) else set())
+    names = used_by(entry) | ({""} if recorded_target(entry["about"]) == recorded_target(about) else set())
     # section 7.6: per other units an eta is at most the largest of their ratios times larger, one for what has no unit
     ratios = [units.get(name, 1.0) / own.get(name, 1.0) for name in names]
     return np.asarray(max([1.0, *ratios]) * eta)
-
-
-def _target(about: Json | None) -> Any:
-    return None if not about else about["settings"].get("target")
 
 
 def check_composed(beside: Vector, ids: Sequence[Any]) -> None:

@@ -1,54 +1,79 @@
-"""Rows of a table as a ledger knows them: by keyed digests of their ids and of their values."""
+"""Rows of a table as a ledger knows them: by keyed digests of their ids, of their values and of their cells.
+
+Values are what a release read, which its options and other rows decide; cells are what stands in the table (``cell_text``). A
+row under a new id is looked up by both.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak._support.level_types import id_text
+from fisherleak._support.level_types import cell_text, id_text
+from fisherleak._support.namespaces import Vector
 from fisherleak.errors import InvalidInputError
 from fisherleak.models import Table
 
-__all__ = [
-    "CARRY",
-    "KnownRows",
-    "Rows",
-    "cell_digests",
-    "id_digests",
-    "id_text",
-    "known_in",
-    "names_before",
-    "numbers_of",
-    "recorded_labels",
-    "row_digests",
-    "used_by",
-]
-
-Vector = NDArray[np.float64]
 LENGTH = 16
 """Hexadecimal digits of a digest: rows of one table are told apart."""
 CELL = 8
 """Hexadecimal digits of the digest of one value, which is compared with one other."""
+WRITTEN = {
+    "values": (True, False),
+    "features": (False, False),
+    "loose_values": (True, True),
+    "loose_features": (False, True),
+}
+"""Digests of a row's cells: whether with the label, and whether in any order and any encoding."""
+TELLING = 0.9
+"""Share of the rows that differ which loose digests must tell apart: yes and no in any order say little."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table at hand: its columns, labels as numbers, and the digest of every row's id."""
+    """A table at hand: its columns, labels as numbers, and the digest of every row's id.
+
+    Attributes
+    ----------
+    cells : mapping, optional
+        Cells by column as they stood in the table before it was read, those of the target under an empty name; the columns and
+        labels themselves where they were not read from a file or frame.
+    target : str, optional
+        The column of the labels, where it has a name.
+    """
 
     table: Table
     y: Vector
     ids: tuple[str, ...]
+    cells: Mapping[str, Sequence[Any]] | None = None
+    target: str | None = None
+    _written: dict[tuple[str, bool], list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n(self) -> int:
         return len(self.ids)
+
+    def has(self, names: set[str]) -> bool:
+        """Whether there are cells of all these columns."""
+        return names <= set(self.table.names if self.cells is None else self.cells)
+
+    def written(self, name: str, loosely: bool = False) -> list[str]:
+        """The cells of a column, or of the label under an empty name, in one spelling."""
+        if (name, loosely) not in self._written:
+            known = self.cells
+            cells = known[name] if known is not None else self.table.named(name) if name else self.y
+            texts = {text: cell_text(text, loosely) for text in {cell for cell in cells if isinstance(cell, str)}}
+            self._written[name, loosely] = [
+                texts[cell] if isinstance(cell, str) else cell_text(cell, loosely) for cell in cells
+            ]
+        return self._written[name, loosely]
 
 
 def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
@@ -73,9 +98,7 @@ def id_digests(key: bytes, ids: Sequence[Any]) -> tuple[str, ...]:
 
 def _digests(key: bytes, texts: Iterable[str]) -> tuple[str, ...]:
     """Keyed digests of texts, which may hold anything."""
-    return tuple(
-        hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:LENGTH] for text in texts
-    )
+    return tuple(hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:LENGTH] for text in texts)
 
 
 def _text(value: Any) -> str:
@@ -133,7 +156,7 @@ def known_in(
     places = []
     for number, entry in enumerate([*carried, *entries], start=1):
         if number <= len(carried):
-            renamed = _carried_rows(entry, rows, key, totals, number)
+            found = [*found_by_cells(entry, rows, key, totals), *_carried_rows(entry, rows, key, totals, number)]
         elif partly and used_by(entry) - set(rows.table.names):
             _check_cells(entry, rows, key, number, _found_by_id(entry, rows))
             places.append(np.full(rows.n, -1, dtype=np.int64))
@@ -142,9 +165,13 @@ def known_in(
             same, renamed = _looked_up(entry, rows, key, totals)
             _refuse_changed(np.flatnonzero((_found_by_id(entry, rows) >= 0) & (same < 0)), np.sum(same >= 0), number)
             places.append(np.where(same >= 0, same, renamed))
-            renamed_now |= renamed >= 0
-        for row in np.flatnonzero(renamed >= 0).tolist():
-            other[row].add(entry["rows"][renamed[row]])
+            # where nobody came, or nobody left, there is nobody to be known
+            exchanged = bool(np.any(same < 0)) and np.sum(same >= 0) < len(entry["rows"])
+            found = [renamed, *(found_by_cells(entry, rows, key, totals) if exchanged else [])]
+            renamed_now |= (same < 0) & (np.max(found, axis=0) >= 0)
+        for renamed in found:
+            for row in np.flatnonzero(renamed >= 0).tolist():
+                other[row].add(entry["rows"][renamed[row]])
     if np.sum(renamed_now) > rows.n / 2:
         raise InvalidInputError(
             f"{np.sum(renamed_now)} of {rows.n} rows have the values of rows that a release had under other ids: use the ids "
@@ -169,9 +196,35 @@ def _looked_up(
 
     A recorded row of which the table has the id with the same values is that row, and no one else's.
     """
-    by_id, renamed = _found_by_id(entry, rows), np.full(rows.n, -1, dtype=np.int64)
     label = "features" not in entry or "theta" in entry
     now, values = row_digests(key, entry, rows, np.arange(rows.n), label), entry["values" if label else "features"]
+    return _matched(entry, rows, now, values, totals)
+
+
+def found_by_cells(
+    entry: Mapping[str, Any], rows: Rows, key: bytes, totals: Mapping[str, float]
+) -> list[NDArray[np.int64]]:
+    """Where a release had the cells of rows under other ids, however it read them; -1 where it had not.
+
+    Labels are compared where both have the same target. Loose digests are where they tell rows apart as the others do.
+    """
+    then = entry.get("written")
+    if then is None or not rows.has(used_by(entry)):
+        return []
+    found, one_target = [], "theta" in entry and recorded_target(entry["about"]) == rows.target
+    for name, (label, loosely) in WRITTEN.items():
+        plain = then["values" if label else "features"]
+        asked = label if one_target else loosely or not label  # other columns may have the target's name
+        if asked and len(set(then[name])) >= TELLING * len(set(plain)):
+            now = written_digests(key, entry, rows, label, loosely)
+            found.append(_matched(entry, rows, now, then[name], totals)[1])
+    return found
+
+
+def _matched(
+    entry: Mapping[str, Any], rows: Rows, now: Sequence[str], values: Sequence[str], totals: Mapping[str, float]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    by_id, renamed = _found_by_id(entry, rows), np.full(rows.n, -1, dtype=np.int64)
     same = np.array([k if k >= 0 and values[k] == now[row] else -1 for row, k in enumerate(by_id.tolist())], dtype=int)
     claimed = set(same.tolist())
     free: dict[str, int] = {}
@@ -185,24 +238,24 @@ def _looked_up(
 
 def _carried_rows(
     entry: Mapping[str, Any], rows: Rows, key: bytes, totals: Mapping[str, float], number: int
-) -> NDArray[np.int64]:
-    """Where a release that was carried over had the values of rows under other ids.
+) -> list[NDArray[np.int64]]:
+    """Where a release that was carried over had the values of rows under other ids, if they can be looked up.
 
     Where no values can be looked up, new ids are refused: totals would start again from nothing under them.
     """
     try:
-        return _looked_up(entry, rows, key, totals)[1]
+        return [_looked_up(entry, rows, key, totals)[1]]
     except InvalidInputError:
         new = np.flatnonzero([digest not in totals for digest in rows.ids])
     if new.size:
         missing = sorted(used_by(entry) - set(rows.table.names))
         what = f"used column '{missing[0]}', which is not there" if missing else "had another target"
         raise InvalidInputError(
-            f"{new.size} of {rows.n} rows have ids that no release of the ledger had, row {new[0]} of X first, and cannot be "
+            f"{new.size} of {rows.n} rows have ids that no release of the ledger had, row {new[0]} of X first. They cannot be "
             f"looked up by their values: release {number} {what}. {'Keep the column' if missing else 'Keep the target'}, use "
             "the ids of the recorded releases, or leave these rows out."
         )
-    return np.full(rows.n, -1, dtype=np.int64)
+    return []
 
 
 def names_before(records: Sequence[Mapping[str, Any]], name: str) -> set[str]:
@@ -257,12 +310,28 @@ def used_by(entry: Mapping[str, Any]) -> set[str]:
     return {source for column in entry["columns"] for source in column["sources"] if column["kind"] != "none"}
 
 
+def recorded_target(about: Mapping[str, Any] | None) -> Any:
+    """The target of a release, where something was said about it."""
+    return None if not about else about["settings"].get("target")
+
+
 def row_digests(
     key: bytes, entry: Mapping[str, Any], rows: Rows, own: NDArray[np.int64], label: bool = True
 ) -> tuple[str, ...]:
     """Digests of what a release used of rows: their columns, and their label too or not."""
     values = _values(entry, rows, own, sorted(used_by(entry)), label)
     return _digests(key, ("str:" + "\x1f".join(map(_text, row)) for row in zip(*values, strict=True)))
+
+
+def written_digests(key: bytes, entry: Mapping[str, Any], rows: Rows, label: bool, loosely: bool) -> tuple[str, ...]:
+    """Digests of the cells of the columns that a release used, and of the label's too or not, as they stand in the table.
+
+    Loosely, the columns may exchange their names, and the table may be read in another encoding.
+    """
+    names = [*sorted(used_by(entry)), *([""] if label else [])]
+    found = zip(*(["cells:"] * rows.n, *(rows.written(name, loosely) for name in names)), strict=True)
+    # no text has the mark between cells: it is a blank
+    return _digests(key, ("\x1f".join(sorted(row) if loosely else row) for row in found))
 
 
 def cell_digests(

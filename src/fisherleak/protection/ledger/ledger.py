@@ -5,13 +5,15 @@ Fisher information adds up (paper, section 3.1), so what all releases and answer
 rows are matched by id, completes it. Rows that came later are in no earlier release; those that left keep the etas they had.
 Of releases that were carried over from another ledger only etas of whole rows are known, whose squares add up
 (``carried_totals``).
+
+Also here: releases that are recorded in a ledger, in one go with the check of a limit.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,44 +21,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
+from fisherleak._support.atomic import resolved
 from fisherleak._support.checks import check_positive
 from fisherleak._support.level_types import in_own_unit
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
+from fisherleak._support.notebook import Shown
 from fisherleak._support.numbers import number
-from fisherleak.engine.information import Release
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms import information_together
-from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.leakage.compositions.coordinates import in_label_unit
+from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.models import Table, as_table
+from fisherleak.models import as_table
 from fisherleak.protection.calibrate.calibration import publishable
 from fisherleak.protection.frontier.counted_choice import CountedChoice
 from fisherleak.protection.ledger.carried_totals import (
     carried_from,
+    check_carried,
     check_composed,
     check_no_choices,
     entry_digest,
     eta_of_choice,
     etas_under,
     spent_record,
-    squares_beside,
-    told_by_choices,
     total_squares,
 )
-from fisherleak.protection.ledger.known_rows import KnownRows, Rows, id_digests, id_text, known_in, numbers_of, used_by
-from fisherleak.protection.ledger.ledger_entries import (
-    aligned_attributes,
-    check_one_target,
-    entry_of,
-    recordable,
-    release_from,
-)
+from fisherleak.protection.ledger.known_rows import KnownRows, Rows, id_digests, recorded_target
+from fisherleak.protection.ledger.ledger_entries import check_one_target, entry_of, recordable
 from fisherleak.protection.ledger.ledger_file import (
     check_open,
     count_of,
+    entries_of,
+    held,
     key_of,
     mark_with,
     new_content,
@@ -64,9 +58,21 @@ from fisherleak.protection.ledger.ledger_file import (
     read_content,
     write_content,
 )
-from fisherleak.protection.ledger.locked_file import held
-
-__all__ = ["Ledger", "OverspentError", "held_against", "in_units", "mark_release", "record_release"]
+from fisherleak.protection.ledger.spent_on_rows import (
+    NONE,
+    SpentOnRows,
+    UnreadRows,
+    Whose,
+    check_people,
+    held_against,
+    ids_of_rows,
+    known_to_releases,
+    largest_people,
+    names_of_unread,
+    person_columns,
+    records_of,
+    whose_in,
+)
 
 MOST_NAMED = 5
 
@@ -75,7 +81,120 @@ class OverspentError(InvalidInputError):
     """A release would take someone past the limit; nothing was recorded."""
 
 
-class Ledger:
+def record_release(
+    path: Path,
+    leakage: Leakage,
+    ids: Any,
+    label: tuple[float, float] | None,
+    limit: float | None,
+    units: Mapping[str, float] | None,
+    about: Json | None = None,
+    choice: float = 0.0,
+    cells: Mapping[str, Sequence[Any]] | None = None,
+    unread: UnreadRows = NONE,
+    whose: Whose | None = None,
+) -> int:
+    """Record a release in one go with the check of a limit, in given units; ``cells`` as in :class:`Rows`.
+
+    Rows of the table that are ``unread`` are held against the limit as well. Once a release was by people, limits are on them,
+    by what ``whose`` says, or the columns of the leakage's table.
+    """
+    limit = None if limit is None else check_positive(limit, "limit")
+    recordable(leakage)
+    whose = whose or whose_in(measurement(leakage).table)
+    with held(path):
+        content = read_content(path, fresh=True)
+        check_open(path, content)
+        rows = replace(_rows_of(leakage, ids, label, key_of(content)), cells=cells, target=recorded_target(about))
+        whole = about is not None or limit is not None
+        known = known_to_releases(path, content, rows, whole)
+        if whole:
+            check_people(path, [*records_of(content), {"about": about}], whose)
+        entry = {"at": now(), "about": about, **entry_of(leakage, rows, key_of(content), label, choice)}
+        check_one_target([*content["entries"], entry], len(content["carried"]) + 1)
+        alone = SpentOnRows({**content, "carried": [], "entries": [entry]}, rows, KnownRows(()).and_these(rows.n))
+        spent = _finite_etas(alone, units or {}, about)
+        every = SpentOnRows({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
+        every.composed()  # what cannot be composed is refused before it is recorded
+        before = SpentOnRows(content, rows, known, names_of_unread(unread, content, rows))
+        if limit is not None and person_columns(records_of(every.content)):
+            totals = largest_people(replace(every, unread=before.unread).by_people(whose, units or {}, about))
+            _check_limit(np.array([*totals.values()]), limit, [*totals], "people")
+        elif limit is not None:
+            _check_limit(every.etas(units or {}, about), limit, ids_of_rows(measurement(leakage).table, ids), "rows")
+            _check_unread(before.etas_unread(units or {}, about), limit, unread.ids)
+        entry["spent"] = spent_record(spent, units or {})
+        entry["other_ids"] = {own: sorted(names) for own, names in zip(rows.ids, known.other_ids, strict=True) if names}
+        content["entries"].append(entry)
+        write_content(path, content)
+    return count_of(content)
+
+
+def mark_release(path: Path, number: int, file_digest: str) -> Json:
+    """Tie the file of a release to its number and its entry, here and in what goes on its card."""
+    with held(path):
+        content = read_content(path)
+        place = number - len(content["carried"]) - 1
+        if not 0 <= place < len(content["entries"]) or "mark" in content["entries"][place]:
+            raise DataError(f"'{path}' was replaced while release {number} was written: release again.")
+        entry = content["entries"][place]
+        mark = entry["mark"] = mark_with(content, number, file_digest, entry_digest(entry))
+        write_content(path, content)
+    return {"release": number, "mark": mark}
+
+
+def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
+    """The rows of a leakage, with labels in the table's own units."""
+    centre, unit = (0.0, 1.0) if label is None else label
+    y = np.asarray(host(measurement(leakage).information.rows[1]), dtype=np.float64)
+    return Rows(
+        measurement(leakage).table,
+        in_own_unit(centre, unit, y),
+        id_digests(key, ids_of_rows(measurement(leakage).table, ids)),
+    )
+
+
+def _finite_etas(alone: SpentOnRows, units: Mapping[str, float], about: Json | None) -> NDArray[np.float64]:
+    """The etas of one release; refused where they are past the range of numbers."""
+    try:
+        etas = alone.etas(units, about)
+    except FisherleakError:
+        raise
+    except (ValueError, ArithmeticError):  # of a decomposition
+        etas = np.full(1, np.nan)
+    if not np.isfinite(etas).all():
+        raise InvalidInputError(
+            "The etas of this release are past the range of numbers: no ledger records it. Use more noise."
+        )
+    return etas
+
+
+def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any], what: str) -> None:
+    if np.any(etas > limit):
+        raise OverspentError(
+            f"This release would take {np.sum(etas > limit)} of {len(ids)} {what} past the limit of {limit:g}, all releases in "
+            f"the ledger counted: {_past(etas, limit, ids)}. Use more noise."
+        )
+
+
+def _check_unread(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> None:
+    """Refuse a release that leaves out whoever is past the limit already."""
+    if np.any(etas > limit):
+        raise OverspentError(
+            f"Rows of the table that this release leaves out are past the limit of {limit:g} by the "
+            f"releases before: {_past(etas, limit, ids)}. Raise `limit`, or take them out of the table."
+        )
+
+
+def _past(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> str:
+    """Who is past a limit, the farthest first."""
+    above = np.flatnonzero(etas > limit)
+    order = above[np.argsort(-etas[above], kind="stable")]
+    named = ", ".join(f"{ids[row]} (by {number(float(etas[row] - limit))})" for row in order[:MOST_NAMED])
+    return named + (f" and {above.size - MOST_NAMED} more" if above.size > MOST_NAMED else "")
+
+
+class Ledger(Shown):
     """What has been released about one table, in one confidential file.
 
     Parameters
@@ -92,10 +211,11 @@ class Ledger:
     **What holds, and when.** ``leakage`` is exact, as :func:`fisherleak.compose` is: the releases' noise is independent, and
     each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
     ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row that has the values of a
-    recorded row whose id is not in the table is that row, and carries its total; a table of which more than half is so is
-    refused. A row whose values changed under its id is refused (``carry_to`` goes on from totals); one that changed its id
-    and a value is not noticed. Several processes may add at once, and what ``add`` came back from is on the disk. An older copy
-    that is put back is not noticed here: ``fisherleak verify MODEL --ledger FILE`` does, by the card of a later release.
+    recorded row whose id is not in the table, or its cells in whatever type (3, "3" and 3.0 are one), is that row, and
+    carries its total; a table of which more than half is so is refused. A row whose values changed under its id is refused
+    (``carry_to`` goes on from totals); one that changed its id and a value is not noticed. Several processes may add at
+    once, and what ``add`` came back from is on the disk. An older copy that is put back is not noticed here:
+    ``fisherleak verify MODEL --ledger FILE`` does, by the model card of a later release.
 
     Examples
     --------
@@ -119,6 +239,17 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, confidential)"
 
+    def _shown(self) -> tuple[str, list[tuple[str, object]], str]:
+        entries = self.entries if self.path.exists() else []
+        pairs: list[tuple[str, object]] = [
+            (
+                f"{each['number']}",
+                f"{each['about'] or each['what']}, {each['rows']:,} rows, largest eta {number(each['largest'])}",
+            )
+            for each in entries
+        ]
+        return f"Ledger of {len(entries)} releases", pairs, f"In {self.path}, confidential."
+
     def add(
         self, leakage: Leakage, ids: VectorLike = None, limit: float | None = None, choice: CountedChoice | None = None
     ) -> int:
@@ -132,7 +263,8 @@ class Ledger:
             The id of every row; the table's index if not given.
         limit : float, optional
             Refuse the release (:class:`InvalidInputError` names the rows) if it would take any row's eta past this, all earlier
-            releases counted.
+            releases counted. Where a release of ``fisherleak release --person`` is in the ledger, it is on people: the sum of
+            the etas of their rows.
         choice : CountedChoice, optional
             From :meth:`fisherleak.Frontier.choose`, where the release is of the candidate that it drew: what the choice tells
             is recorded too.
@@ -175,7 +307,7 @@ class Ledger:
         """
         asked = held_against(self.path, X, y, ids)
         check_no_choices(asked.content["entries"], len(asked.content["carried"]) + 1)
-        check_composed(asked.beside({}, None), _ids(asked.rows.table, ids))
+        check_composed(asked.beside({}, None), ids_of_rows(asked.rows.table, ids))
         return asked.composed()
 
     def etas(self, X: TableLike, y: VectorLike, ids: VectorLike = None) -> NDArray[np.float64]:
@@ -196,7 +328,9 @@ class Ledger:
 
         The root of what is left of the square, on the safe side: releases that look along different directions leave more.
         With a table it counts its rows, composed exactly; without, all rows ever recorded, by the root of the sum of squares of
-        their etas, in the units that they were added in.
+        their etas, in the units that they were added in. Where a release of ``fisherleak release --person`` is in the ledger,
+        it is what one more release may have for every person, the sum of the etas of their rows, and needs a table with that
+        column.
 
         Examples
         --------
@@ -204,10 +338,17 @@ class Ledger:
         0.069
         """
         limit = check_positive(eta, "eta")
+        records = records_of(read_content(self.path))
+        if person_columns(records):
+            whose = whose_in(None if X is None else as_table(X))
+            check_people(self.path, records, whose)
+            people = largest_people(held_against(self.path, X, y, ids).by_people(whose, {}, None))
+            # sum of sqrt(o^2 + n^2) over the rows of a person <= sum of o + sum of n
+            return max(limit - max(people.values()), 0.0)
         if X is not None:
             spent = float(np.max(self.etas(X, y, ids), initial=0.0))
         else:
-            spent = math.sqrt(max(total_squares(_records(read_content(self.path))).values(), default=0.0))
+            spent = math.sqrt(max(total_squares(records).values(), default=0.0))
         return math.sqrt(max(limit**2 - spent**2, 0.0))
 
     def recorded(self, name: Any) -> list[float | None]:
@@ -222,22 +363,13 @@ class Ledger:
         """
         content = read_content(self.path)
         (digest,) = id_digests(key_of(content), [name])
-        return etas_under(_records(content), digest)
+        return etas_under(records_of(content), digest)
 
     @property
     def entries(self) -> list[Json]:
         """Of each release its number, time, words, what was said about it, number of rows and largest eta."""
-        return [
-            {
-                "number": number,
-                "at": entry["at"],
-                "what": entry["what"],
-                "about": entry["about"],
-                "rows": len(entry["rows"]),
-                "largest": max(entry["eta"], default=0.0),
-            }
-            for number, entry in enumerate(_records(read_content(self.path)), start=1)
-        ]
+        with entries_of(self.path):
+            return _described(records_of(read_content(self.path)))
 
     def carry_to(self, path: str | Path) -> Ledger:
         """Start a new ledger from the totals of this one, for rows that were corrected, other ids or another target.
@@ -259,208 +391,34 @@ class Ledger:
         array([0.046, 0.072, 0.046])
         """
         fresh = Ledger(path)
+        # before its lock is taken: that of this ledger would be waited for without end
+        if fresh.path.exists() or resolved(fresh.path) == resolved(self.path):
+            raise InvalidInputError(f"'{fresh.path}' is there already: name a file that is not.")
         with held(self.path):
             content = read_content(self.path)
             check_open(self.path, content)
+            with entries_of(self.path):  # before anything is written or closed
+                carried = list(map(carried_from, records_of(content)))
+                check_carried(carried)
+                _described(carried)
             with held(fresh.path):
                 if fresh.path.exists():
                     raise InvalidInputError(f"'{fresh.path}' is there already: name a file that is not.")
-                write_content(fresh.path, new_content(content["key"], list(map(carried_from, _records(content)))))
+                write_content(fresh.path, new_content(content["key"], carried))
             write_content(self.path, {**content, "carried_to": str(fresh.path)})
         return fresh
 
 
-# How entries are made and put together
-
-
-def record_release(
-    path: Path,
-    leakage: Leakage,
-    ids: Any,
-    label: tuple[float, float] | None,
-    limit: float | None,
-    units: Mapping[str, float] | None,
-    about: Json | None = None,
-    choice: float = 0.0,
-) -> int:
-    """Record a release in one go with the check of a limit, in given units."""
-    limit = None if limit is None else check_positive(limit, "limit")
-    recordable(leakage)
-    with held(path):
-        content = read_content(path, fresh=True)
-        check_open(path, content)
-        rows = _rows_of(leakage, ids, label, key_of(content))
-        whole = about is not None or limit is not None
-        known = _known(path, content, rows, whole)
-        entry = {"at": now(), "about": about, **entry_of(leakage, rows, key_of(content), label, choice)}
-        check_one_target([*content["entries"], entry], len(content["carried"]) + 1)
-        every = _Asked({**content, "entries": [*content["entries"], entry]}, rows, known.and_these(rows.n))
-        every.composed()  # what cannot be composed is refused before it is recorded
-        if limit is not None:
-            _check_limit(every.etas(units or {}, about), limit, _ids(measurement(leakage).table, ids))
-        alone = _Asked({**content, "carried": [], "entries": [entry]}, rows, KnownRows(()).and_these(rows.n))
-        entry["spent"] = spent_record(alone.etas(units or {}, about), units or {})
-        entry["other_ids"] = {own: sorted(names) for own, names in zip(rows.ids, known.other_ids, strict=True) if names}
-        content["entries"].append(entry)
-        write_content(path, content)
-    return count_of(content)
-
-
-def mark_release(path: Path, number: int, file_digest: str) -> Json:
-    """Tie the file of a release to its number and its entry, here and in what goes on its card."""
-    with held(path):
-        content = read_content(path)
-        place = number - len(content["carried"]) - 1
-        if not 0 <= place < len(content["entries"]) or "mark" in content["entries"][place]:
-            raise DataError(f"'{path}' was replaced while release {number} was written: release again.")
-        entry = content["entries"][place]
-        mark = entry["mark"] = mark_with(content, number, file_digest, entry_digest(entry))
-        write_content(path, content)
-    return {"release": number, "mark": mark}
-
-
-def held_against(path: Path, X: TableLike, y: VectorLike, ids: VectorLike) -> _Asked:
-    """The ledger held against the rows of a table."""
-    content = read_content(path)
-    if not count_of(content):
-        raise InvalidInputError(f"'{path}' records no release yet: nothing has been spent.")
-    table = as_table(X)
-    if table.lazy:
-        raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
-    numbers, _ = numbers_of(y, table.n)
-    rows = Rows(table, numbers, id_digests(key_of(content), _ids(table, ids)))
-    missing = _missing(content["entries"], rows)
-    if missing:
-        raise InvalidInputError(f"X lacks column '{missing[0][1]}', which a recorded release used.")
-    return _Asked(content, rows, _known(path, content, rows, whole=True))
-
-
-def _known(path: Path, content: Json, rows: Rows, whole: bool) -> KnownRows:
-    """The rows as the releases had them; where the ``whole`` ledger is read with them, they need all columns it used."""
-    missing = _missing(content["entries"], rows)
-    if whole and missing:
-        raise InvalidInputError(
-            f"Release {missing[0][0] + len(content['carried'])} of the ledger used column '{missing[0][1]}', which this "
-            "one leaves out: the ledger has to be held against both. Keep the column, or keep another ledger."
-        )
-    records = _records(content)
-    recorded = {row for entry in records for row in entry["rows"]}
-    foreign = bool(records) and not set(rows.ids) & recorded
-    if foreign and not content["carried"]:
-        raise InvalidInputError(_other_table(path))
-    own = (content["carried"], content["entries"], rows, key_of(content))
-    known = known_in(*own, total_squares(records), partly=not whole)
-    if foreign and not known.renamed:
-        raise InvalidInputError(_other_table(path))
-    return known
-
-
-def _other_table(path: Path) -> str:
-    """Why rows are refused of which no release knows any: under other ids everyone would start again from nothing."""
-    return (
-        f"'{path}' is the ledger of another table: no row has an id that any release in it had. Use the ids of these "
-        "releases, or, for another table, another ledger."
-    )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a ledger holds, the rows of a table, and where the releases had them."""
-
-    content: Json
-    rows: Rows
-    known: KnownRows
-
-    def composed(self) -> Leakage:
-        """What the releases that can be composed reveal together."""
-        entries = self.content["entries"]
-        attributes, notes = aligned_attributes(entries)
-        parts = zip(entries, self.known.places, attributes, strict=True)
-        releases = [release_from(entry, self.rows, places, own) for entry, places, own in parts]
-        return Leakage(information_together(releases), None, self.rows.table, notes)
-
-    def beside(self, units: Mapping[str, float], about: Json | None) -> NDArray[np.float64]:
-        """(n,) squares of etas that are not part of the composition."""
-        own = (self.content["carried"], self.content["entries"], self.rows, self.known)
-        return squares_beside(*own, units, about)
-
-    def etas(self, units: Mapping[str, float], about: Json | None) -> NDArray[np.float64]:
-        """(n,) what all releases reveal about each row, never less, per so many units of columns and label."""
-        entries, beside = self.content["entries"], self.beside(units, about)
-        if not entries:
-            return np.sqrt(beside)
-        total = self.composed()
-        told = told_by_choices(
-            entries, self.known, self.rows.n, measurement(total).notes, units, len(self.content["carried"]) + 1
-        )
-        own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + measurement(total).information.error)
-        return np.asarray(np.sqrt(own**2 + told + beside))
-
-    @property
-    def left(self) -> int:
-        """How many recorded rows are not in the table, under their id or another: their record stays."""
-        recorded = {row for entry in _records(self.content) for row in entry["rows"]}
-        return len(recorded.difference(self.rows.ids, *self.known.other_ids))
-
-
-def _records(content: Json) -> list[Json]:
-    """All releases, in order: those that were carried over, and those of this ledger."""
-    return [*content["carried"], *content["entries"]]
-
-
-def _missing(entries: Sequence[Json], rows: Rows) -> list[tuple[int, str]]:
-    """Releases, by their place from one, that used a column which a table lacks, and the column."""
-    lacking = ((place, sorted(used_by(entry) - set(rows.table.names))) for place, entry in enumerate(entries, start=1))
-    return [(place, names[0]) for place, names in lacking if names]
-
-
-def in_units(leakage: Leakage, units: Mapping[str, float]) -> Leakage:
-    """The same leakage with etas of some numbers per so many of their units; that of the label under an empty name."""
-    information = measurement(leakage).information
-    releases = [Release(_in_units(each.jacobian, units), each.mechanism) for each in information.releases]
-    return replace(leakage, _information=information_together(releases))
-
-
-def _in_units(J: Jacobian, units: Mapping[str, float]) -> Jacobian:
-    def one(attribute: Attribute) -> Attribute:
-        unit = units.get(attribute.name, 1.0)
-        if unit == 1.0:
-            return attribute
-        plain = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
-        return Attribute(attribute.name, attribute.columns, unit * plain, attribute.encoding)
-
-    return in_label_unit(replace(J, attributes=tuple(map(one, J.attributes))), units.get("", 1.0))
-
-
-def _ids(table: Table, ids: Any) -> list[Any]:
-    given = table.index if ids is None else ids
-    found = list(range(table.n)) if given is None else np.asarray(given).tolist()
-    if len(found) != table.n:
-        raise InvalidInputError(f"ids must have one value for each of the {table.n} rows; got {len(found)}.")
-    if len(set(map(id_text, found))) != len(found):
-        raise InvalidInputError(
-            "ids must differ, and 7, 007 and 7.0 are one: two rows with one id cannot be told apart in a ledger."
-        )
-    return found
-
-
-def _rows_of(leakage: Leakage, ids: Any, label: tuple[float, float] | None, key: bytes) -> Rows:
-    """The rows of a leakage, with labels in the table's own units."""
-    centre, unit = (0.0, 1.0) if label is None else label
-    y = np.asarray(host(measurement(leakage).information.rows[1]), dtype=np.float64)
-    return Rows(
-        measurement(leakage).table, in_own_unit(centre, unit, y), id_digests(key, _ids(measurement(leakage).table, ids))
-    )
-
-
-def _check_limit(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -> None:
-    above = np.flatnonzero(etas > limit)
-    if not above.size:
-        return
-    order = above[np.argsort(-etas[above], kind="stable")]
-    named = ", ".join(f"{ids[row]} (by {number(float(etas[row] - limit))})" for row in order[:MOST_NAMED])
-    more = f" and {above.size - MOST_NAMED} more" if above.size > MOST_NAMED else ""
-    raise OverspentError(
-        f"This release would take {above.size} of {len(ids)} rows past the limit of {limit:g}, all releases in the ledger "
-        f"counted: {named}{more}. Use more noise."
-    )
+def _described(records: Sequence[Json]) -> list[Json]:
+    """Of each release what ``Ledger.entries`` tells."""
+    return [
+        {
+            "number": number,
+            "at": entry["at"],
+            "what": entry["what"],
+            "about": entry["about"],
+            "rows": len(entry["rows"]),
+            "largest": max(entry["eta"], default=0.0),
+        }
+        for number, entry in enumerate(records, start=1)
+    ]

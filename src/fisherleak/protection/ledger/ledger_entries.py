@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, is_lazy
-from fisherleak._support.namespaces import Json
+from fisherleak._support.grids import rounded_up
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.minimise import Fit
@@ -26,23 +27,31 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
+from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
-from fisherleak.engine.mechanisms.served import Disclosed
-from fisherleak.engine.noise.calibrated import has_own_shape
+from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import refuse_several
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.compositions.coordinates import encoded_together, in_label_unit
+from fisherleak.leakage.compositions import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage, check_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table
-from fisherleak.protection.ledger.known_rows import CARRY, Rows, cell_digests, recorded_labels, row_digests, used_by
+from fisherleak.protection.ledger.known_rows import (
+    CARRY,
+    WRITTEN,
+    Rows,
+    cell_digests,
+    recorded_labels,
+    row_digests,
+    used_by,
+    written_digests,
+)
 
-__all__ = ["aligned_attributes", "check_one_target", "entry_of", "label_slope", "recordable", "release_from"]
-
-Vector = NDArray[np.float64]
 REPRODUCED = 1e-9
 """Relative difference between features and their encoding that is rounding."""
 STILL = np.zeros((1, 1))
+DIGITS = 7
+"""Of etas that are kept, never below the truth."""
 CELLS_KEPT = 2**20
 """Values of a release of which digests are kept one by one, eight bytes each: later tables may then lack columns of it."""
 
@@ -76,10 +85,13 @@ def entry_of(leakage: Leakage, rows: Rows, key: bytes, label: tuple[float, float
     }
     entry["values"] = list(row_digests(key, entry, rows, np.arange(rows.n)))
     entry["features"] = list(row_digests(key, entry, rows, np.arange(rows.n), label=False))
+    entry["written"] = {
+        name: list(written_digests(key, entry, rows, label, loosely)) for name, (label, loosely) in WRITTEN.items()
+    }
     if rows.n * (len(used_by(entry)) + 1) <= CELLS_KEPT:
         entry["cells"] = cell_digests(key, entry, rows, np.arange(rows.n), sorted(used_by(entry)))
     etas = np.hypot(np.asarray(host(leakage.per_example())), choice)
-    entry["eta"] = [float(f"{eta:.6e}") for eta in etas]
+    entry["eta"] = [rounded_up(eta, DIGITS) for eta in etas.tolist()]
     return entry | ({"choice": choice} if choice > 0 else {})
 
 
@@ -101,8 +113,8 @@ def recordable(leakage: Leakage) -> Jacobian:
         )
     if has_own_shape(known.noise):
         raise InvalidInputError(
-            "A ledger adds up noise whose shape is public, and this one was shaped by the rows themselves: release with "
-            "`shape='isotropic'`, or with a shape from public rows."
+            "A ledger adds up noise whose covariance is public, and this one follows from the rows themselves: release with "
+            "`shape='isotropic'`, or with a covariance from public rows."
         )
     jacobian = known.jacobian
     if is_lazy(jacobian.X) or not isinstance(jacobian.X, np.ndarray):
@@ -158,7 +170,7 @@ def _columns(leakage: Leakage, jacobian: Jacobian) -> list[Json]:
             found.append({**record, "kind": "none"})
         else:
             raise InvalidInputError(
-                f"A ledger cannot keep how column '{attribute.name}' becomes features: encode it by levels or as a number."
+                f"A ledger cannot keep how column '{attribute.name}' becomes features: encode it by categories or as a number."
             )
     return found
 
@@ -167,7 +179,7 @@ def _level(level: Any, name: str) -> Any:
     own = level.item() if isinstance(level, np.generic) else level
     if own is None or isinstance(own, str | bool | int | float):
         return own
-    raise InvalidInputError(f"A ledger keeps levels that are text or numbers; column '{name}' has {own!r}.")
+    raise InvalidInputError(f"A ledger keeps categories that are text or numbers; column '{name}' has {own!r}.")
 
 
 def _offset(jacobian: Jacobian, columns: list[Json], table: Table) -> Vector:
@@ -203,7 +215,7 @@ def _features(columns: list[Json], table: Table, rows: NDArray[np.int64], width:
             unknown = next((value for value in values if value not in place), None)
             if unknown is not None:
                 raise InvalidInputError(
-                    f"Column '{column['name']}' has the level {unknown!r}, which a release did not know."
+                    f"Column '{column['name']}' has the category {unknown!r}, which a release did not know."
                 )
             found[:, features] += parts[[place[value] for value in values]]
     return found
@@ -270,7 +282,7 @@ def aligned_attributes(entries: Sequence[Json]) -> tuple[list[tuple[Attribute, .
             raise InvalidInputError(f"Attribute '{name}' has other dimensions in one release than in another.")
         found, other_unit = encoded_together(records, [True] * len(records))
         together.append(found)
-        notes += [f"{name}: per unit of the one-hot vector of its levels, encoded differently"] * other_unit
+        notes += [f"{name}: per unit of the one-hot vector of its categories, encoded differently"] * other_unit
     return [tuple(attributes) for attributes in zip(*together, strict=True)], tuple(notes)
 
 

@@ -15,11 +15,13 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, VectorLike
 from fisherleak._support.numbers import number
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, read_over
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
+from fisherleak.protection.release.model_numbers import released_by_rule
 from fisherleak.protection.release.procedure import ReleaseRequest, make_release, warn_of_seed
+from fisherleak.protection.release.public_fills import public_fills, with_public_fills
 from fisherleak.protection.release.release import (
     FittedModel,
     check_public,
@@ -31,7 +33,8 @@ from fisherleak.protection.release.release import (
 __all__ = ["PrivateRelease", "ReleaseReport"]
 
 Vector = NDArray[np.float64]
-OVER = (ADMISSIBLE, "max", "mean", "dataset")
+OVER = (ANY_RECORD, "max", "mean", "dataset")
+PENALTY = ("chosen", "own")
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class PrivateRelease(Wrapper):
         Any that :func:`fisherleak.measure` reads.
     eta : float
         The limit on Fisher information loss.
-    over : {"admissible", "max", "mean", "dataset"}
+    over : {"any-record", "max", "mean", "dataset"}
         What is limited, as in :func:`fisherleak.calibrate`. By default the eta of whoever could have been in the table, so that
         nobody's row decides the noise's scale; with the others that scale tells about the row that decides it, and
         ``UncountedScaleWarning`` says so.
@@ -80,7 +83,8 @@ class PrivateRelease(Wrapper):
     noise : Noise, optional
         The kind of noise, any of ``fl.NOISES``; its scale is replaced. ``fl.Gaussian`` by default.
     polish : bool
-        Move the model to its exact minimum before it is measured and perturbed.
+        Move the model to its exact minimum before it is measured and perturbed. Always done for ``over="any-record"``, whose
+        limit holds there.
     keep_unperturbed : bool
         Keep ``unperturbed_`` (the model without noise) and make ``leakage_`` a full :class:`Leakage`, which holds it too.
     random_state : int or Generator, optional
@@ -90,14 +94,25 @@ class PrivateRelease(Wrapper):
         default nothing, and eta counts end to end. Levels that an encoder learned, and classes of y, are accepted where at
         least five rows have each; with "levels", always.
     bounds : mapping, optional
-        For "admissible": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from
+        For "any-record": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from
         the rows, on a coarse grid on which the two values farthest out agree.
+    rows_per_person : int, optional
+        For "any-record", with ``fit(X, y, person=…)``: how many rows a person may have. The limit then is on all of them
+        together.
+    penalty : {"chosen", "own"}
+        With ``bounds``, for a limit on whole rows: "chosen" replaces the estimator's penalty by the one with which penalty and
+        noise are predicted to cost least together, and gives the noise the covariance that goes with it, by the same rule as
+        :func:`fisherleak.protect`. Public numbers decide both. "own" keeps the estimator's penalty, and noise that is the
+        same on all; so does a ``noise`` of your own.
 
     Attributes
     ----------
     estimator_ : scikit-learn model
         The released model: the only one to pass on.
     noise_ : Noise
+    filled_ : dict
+        By column, the centre of its bounds, which gaps are filled with where the estimator's imputer would have learned a mean
+        or median (see :func:`fisherleak.protect`).
     leakage_ : ReleaseReport or Leakage
         Derived from the data: do not publish it with the model. Copies and pickles have it with ``keep_unperturbed`` only.
 
@@ -116,7 +131,7 @@ class PrivateRelease(Wrapper):
         self,
         estimator: Estimator,
         eta: float = 1.0,
-        over: str = ADMISSIBLE,
+        over: str = ANY_RECORD,
         attributes: Sequence[str | int] | None = None,
         noise: Noise | None = None,
         polish: bool = False,
@@ -124,6 +139,8 @@ class PrivateRelease(Wrapper):
         random_state: Seed = None,
         public: str = "nothing",
         bounds: Mapping[str, Any] | None = None,
+        rows_per_person: int | None = None,
+        penalty: str = "chosen",
     ) -> None:
         self.estimator = estimator
         self.eta = eta
@@ -135,30 +152,43 @@ class PrivateRelease(Wrapper):
         self.random_state = random_state
         self.public = public
         self.bounds = bounds
+        self.rows_per_person = rows_per_person
+        self.penalty = penalty
 
-    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None) -> Self:
-        """Fit the estimator, find the noise for the limit, and keep a model built with it."""
-        self._check_options()
+    def fit(self, X: TableLike, y: VectorLike, sample_weight: VectorLike = None, person: VectorLike = None) -> Self:
+        """Fit the estimator, find the noise for the limit, and keep a model built with it.
+
+        ``person`` says whose row each is, with ``rows_per_person``.
+        """
+        over = self._checked_over()
         warn_of_seed(self.random_state)
         y = one_target(self.estimator, y)
+        counted = over == ANY_RECORD and self.public != "preprocessing"
+        estimator = with_public_fills(self.estimator, X, self.bounds) if counted else self.estimator
 
-        def fitted(_: None) -> FittedModel:
-            model = fit_weighted(clone(self.estimator), X, y, sample_weight)
+        def fitted(unfitted: Any) -> FittedModel:
+            model = fit_weighted(unfitted, X, y, sample_weight)
             check_releasable(model)
-            declared = counted_levels(model, X, y, self.public)
-            return measured_model(model, X, y, self.noise, sample_weight, self.polish, declared)
+            declared = counted_levels(model, X, y, self.public, person)
+            # a limit for any record is proved at the minimum, and what a solver leaves can follow one value
+            polish = self.polish or over == ANY_RECORD
+            return measured_model(model, X, y, self.noise, sample_weight, polish, declared)
 
-        made = make_release(
-            fitted,
-            ReleaseRequest(
-                self.eta,
-                over=self.over,
-                attributes=self.attributes,
-                bounds=self.bounds,
-                random_state=self.random_state,
-            ),
+        request = ReleaseRequest(
+            self.eta,
+            over=over,
+            attributes=self.attributes,
+            bounds=self.bounds,
+            random_state=self.random_state,
+            person=person,
+            rows_per_person=self.rows_per_person,
         )
+        if self.bounds is not None and self.noise is None and self.penalty == "chosen":
+            made = released_by_rule(estimator, fitted, request)
+        else:
+            made = make_release(lambda _: fitted(clone(estimator)), request)
         self.noise_, self.estimator_ = made.noise, made.model
+        self.filled_ = public_fills(made.fitted.model)
         model, quiet = made.fitted.model, made.fitted.measured.with_noise(self.noise_)
         self.leakage_: Leakage | ReleaseReport
         if "unperturbed_" in vars(self):
@@ -167,18 +197,21 @@ class PrivateRelease(Wrapper):
             self.unperturbed_, self.leakage_ = model, quiet
         else:
             eta = np.asarray(host(quiet.per_example(self.attributes)))
-            self.leakage_ = ReleaseReport(eta, float(self.eta), self.over, quiet.dataset())
+            self.leakage_ = ReleaseReport(eta, float(self.eta), over, quiet.dataset())
         return self
 
-    def _check_options(self) -> None:
+    def _checked_over(self) -> str:
+        """What the limit is on; refuses options that do not go together."""
         check_positive(self.eta, "eta")
         check_public(self.public)
-        if self.over not in OVER:
-            raise InvalidInputError(f"over must be one of {', '.join(OVER)}; got {self.over!r}.")
-        if self.bounds is not None and self.over != ADMISSIBLE:
-            raise InvalidInputError(f"bounds are for over='admissible' only; got over={self.over!r}.")
-        if self.over == "dataset" and self.attributes is not None:
+        if self.penalty not in PENALTY:
+            raise InvalidInputError(f"penalty must be one of {', '.join(PENALTY)}; got {self.penalty!r}.")
+        over = read_over(self.over, OVER)
+        if self.bounds is not None and over != ANY_RECORD:
+            raise InvalidInputError(f"bounds are for over='any-record' only; got over={over!r}.")
+        if over == "dataset" and self.attributes is not None:
             raise InvalidInputError("attributes cannot be given with over='dataset', which counts everything.")
+        return over
 
     def __getstate__(self) -> Any:
         # an estimator that was passed in fitted would carry the unperturbed model along, and exact etas tell of the rows

@@ -12,9 +12,10 @@ covariance is :math:`F^{-1} \Sigma F^{-T}`.
 from __future__ import annotations
 
 import math
+import secrets
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,9 +24,9 @@ from numpy.typing import NDArray
 from fisherleak._support.namespaces import Seed
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import released
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
-from fisherleak.errors import SeededReleaseWarning
-from fisherleak.protection.calibrate.calibration import publishable
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of
+from fisherleak.errors import InvalidInputError, SeededReleaseWarning
+from fisherleak.protection.calibrate.calibration import publishable, remembering
 
 __all__ = [
     "AS_GIVEN",
@@ -35,10 +36,12 @@ __all__ = [
     "Fitted",
     "MadeRelease",
     "NoiseFrame",
+    "PlannedRelease",
     "ReleaseRequest",
     "Strategy",
     "draw_parameters",
     "make_release",
+    "planned_release",
     "warn_of_seed",
 ]
 
@@ -78,7 +81,7 @@ class NoiseFrame:
 
 
 class Fitted(Protocol):
-    """A model before it leaves: a fit with its rows, and what is folded in. It stays in the house.
+    """A model before it leaves: a fit with its rows, and what is folded in. It is kept internal.
 
     One that a limit is asked of has ``calibrated(request, shape)`` too, the least noise that keeps it; one that mechanisms draw
     from ``drawn_by(mechanism, random_state)``; a table ``public_penalty(request)`` and ``public_shape(request)``.
@@ -112,19 +115,23 @@ class ReleaseRequest:
         Public rows that this covariance comes from.
     strategy : str
         Who decides the penalty and the covariance: a name of ``STRATEGIES``.
+    person, rows_per_person
+        Whose row each is, and how many rows a person may have: the limit is then on all of them together.
     candidate : FrontierPoint or None
         What was chosen by held-out loss.
     penalty_given, on_ledger : bool
         A rule by public numbers decides neither a penalty that was given nor the covariance of what a ledger records.
     carded : bool
-        A card goes with the release and says what warnings say elsewhere.
+        A model card goes with the release and says what warnings say elsewhere.
+    planned : bool
+        Nothing is drawn, and its cost is asked for: no worst record is looked for beyond what the noise needs, nor a remedy.
     random_state : int or Generator, optional
         For tests only.
     """
 
     eta: float | None = None
     noise: Any = None
-    over: str = ADMISSIBLE
+    over: str = ANY_RECORD
     attributes: Any = None
     bounds: Mapping[str, Any] | None = None
     groups: Any = field(default=None, repr=False)
@@ -136,12 +143,20 @@ class ReleaseRequest:
     penalty_given: bool = True
     on_ledger: bool = False
     carded: bool = False
+    planned: bool = False
     random_state: Seed = None
+    person: Any = field(default=None, repr=False)
+    rows_per_person: int | None = None
+
+    @property
+    def limit_of_one_row(self) -> float | None:
+        """The part of the limit that one row has, where a person may have several."""
+        return None if self.eta is None else self.eta / (self.rows_per_person or 1)
 
 
 @dataclass(frozen=True)
 class MadeRelease:
-    """A release: what leaves, and what its card is made of.
+    """A release: what leaves, and what its model card is made of.
 
     Attributes
     ----------
@@ -190,7 +205,7 @@ PUBLIC_NUMBERS = Strategy(
     lambda read, request: None if request.penalty_given else read.public_penalty(request),
     lambda fitted, request: None if request.on_ledger else fitted.public_shape(request),
 )
-"""By numbers that the card tells anyway (``penalty_and_shape``)."""
+"""By numbers that the model card tells anyway (``penalty_and_shape``)."""
 STRATEGIES = {each.name: each for each in (AS_GIVEN, HELD_OUT_LOSS, PUBLIC_NUMBERS)}
 
 
@@ -207,17 +222,108 @@ def make_release(
     ``read`` is the model of a table before anything is decided: public numbers are of that one. ``before_draw`` is given the
     fit and its noise: what records a release does so before there is one.
     """
-    strategy = STRATEGIES[request.strategy]
-    penalty = strategy.penalty(read, request)
-    fitted = fit(penalty)
-    chosen = strategy.shape(fitted, request)
-    shape = request.shape if chosen is None else chosen.shape
-    noise = fitted.calibrated(request, shape) if request.noise is None else request.noise
-    noise = noise if request.carded else publishable(noise, stacklevel)
+    tried = planned_release(fit, request, read)
+    fitted = tried.fitted
+    noise = tried.noise if request.carded else publishable(tried.noise, stacklevel)
     recorded = None if before_draw is None else before_draw(fitted, noise)
     noisy = draw_parameters(fitted, noise, request.random_state)
-    decided = tuple(each for each in (penalty, chosen) if each is not None)
-    return MadeRelease(fitted, noise, shape, noisy, fitted.built(noisy, noise), decided, recorded)
+    decided = tuple(each for each in (tried.penalty, tried.chosen) if each is not None)
+    return MadeRelease(fitted, noise, tried.shape, noisy, fitted.built(noisy, noise), decided, recorded)
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """A model with a penalty, the covariance that was decided for it, and the least noise that keeps the limit."""
+
+    penalty: Any
+    fitted: Any
+    chosen: Any
+    noise: Any
+    shape: Any
+
+    def cost(self, request: ReleaseRequest) -> float:
+        """What penalty and noise are predicted to cost together."""
+        return float(self.fitted.predicted_cost(request, self.noise, self.shape))
+
+
+def planned_release(fit: FitWith, request: ReleaseRequest, read: Any = None) -> PlannedRelease:
+    """All that is decided of a release before its noise is drawn; arguments as in :func:`make_release`."""
+    strategy = STRATEGIES[request.strategy]
+    return _cheapest(fit, request, strategy, strategy.penalty(read, request))
+
+
+def _cheapest(fit: FitWith, request: ReleaseRequest, strategy: Strategy, penalty: Any) -> PlannedRelease:
+    """The first penalty of those that are compared whose next is predicted to cost no less; the only one, where it is.
+
+    They are compared with noise in the shape of the inverse Hessian, whose cost follows from its scale; the one that is found
+    then takes the shape of least loss, where that keeps the limit and is predicted to cost no more. All scales are on one grid,
+    whose offset the release tells: what is taken is as constant under small changes of a row as they are, and a replaced row
+    changes it with a probability of at most the sum of theirs.
+    """
+    if strategy is not PUBLIC_NUMBERS:
+        fitted = fit(penalty)
+        return _limited(penalty, fitted, request, strategy.shape(fitted, request))
+    if request.random_state is None:  # the offset of all grids; noise is drawn without it
+        request = replace(request, random_state=secrets.randbits(64))
+    found: PlannedRelease | None = None
+    refused, chance = None, 0.0
+    for each in getattr(penalty, "compared", lambda: (penalty,))():
+        if found is not None and found.fitted.penalty_cost(request, each) >= found.cost(request):
+            break  # whatever its noise is
+        try:
+            tried = _tried(fit, request, strategy, each)
+        except InvalidInputError as error:
+            refused, chance = error, 1.0
+            continue
+        chance += _chance(tried.noise)
+        if found is not None and tried.cost(request) >= found.cost(request):
+            break
+        found = tried
+    if found is None:
+        assert refused is not None
+        raise refused
+    chosen = strategy.shape(found.fitted, request)
+    if chosen is not None and not found.chosen.refused and chosen.shape != found.shape:
+        try:
+            last = _limited(found.penalty, found.fitted, request, chosen)
+            chance += _chance(last.noise)
+            found = last if last.cost(request) <= found.cost(request) else found
+        except InvalidInputError:  # the inverse Hessian stays, which was seen to keep the limit
+            chance = 1.0
+    return found if chance == _chance(found.noise) else replace(found, noise=_changed_with(found.noise, chance))
+
+
+def _tried(fit: FitWith, request: ReleaseRequest, strategy: Strategy, penalty: Any) -> PlannedRelease:
+    """With noise in the shape of the inverse Hessian, or alike on all where no bound holds with that."""
+    fitted = fit(penalty)
+    chosen = strategy.shape(fitted, request)
+    if chosen is None:
+        return _limited(penalty, fitted, request, None)
+    chosen = chosen.by_the_hessian()
+    try:
+        return _limited(penalty, fitted, request, chosen)
+    except InvalidInputError:
+        # nobody asked for that shape: noise alike on all may keep the limit
+        found = _limited(penalty, fitted, request, replace(chosen, refused=True))
+    return replace(found, noise=_changed_with(found.noise, 1.0))
+
+
+def _limited(penalty: Any, fitted: Any, request: ReleaseRequest, chosen: Any) -> PlannedRelease:
+    shape = request.shape if chosen is None else chosen.shape
+    noise = fitted.calibrated(request, shape) if request.noise is None else request.noise
+    return PlannedRelease(penalty, fitted, chosen, noise, shape)
+
+
+def _chance(noise: Any) -> float:
+    """That replacing a row changes the scale, at most."""
+    told = calibration_of(noise)
+    return 1.0 if told is None or told.probability is None else told.probability
+
+
+def _changed_with(noise: Any, chance: float) -> Any:
+    """The noise, saying with what probability replacing a row changes its scale, or the penalty, at most."""
+    told = calibration_of(noise)
+    return noise if told is None else remembering(noise, replace(told, probability=round(min(1.0, chance), 2)))
 
 
 def draw_parameters(fitted: Any, noise: Any, random_state: Seed) -> Vector:

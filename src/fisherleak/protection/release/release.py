@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, host, like, namespace
-from fisherleak._support.namespaces import Estimator, Seed
+from fisherleak._support.namespaces import Estimator, Seed, VectorLike
+from fisherleak._support.numbers import two_digits
 from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.add_noise_and_round import check_fine, generator, grid_below, to_significant_bits
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of, declared_frame, has_own_shape
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, declared_frame, has_own_shape
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own
@@ -41,7 +42,11 @@ from fisherleak.models.steps.scalers import (
 )
 from fisherleak.models.steps.transformers import check_steps
 from fisherleak.protection.calibrate.calibration import calibrate
+from fisherleak.protection.certificates.declared_bounds import checked_bounds
+from fisherleak.protection.release.model_numbers import model_numbers, unit_of_penalty
+from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import NoiseFrame, ReleaseRequest, make_release, warn_of_seed
+from fisherleak.protection.release.public_fills import check_clipped, clip_fills
 
 __all__ = [
     "FittedModel",
@@ -81,6 +86,8 @@ def release(
     public: str = "nothing",
     *,
     rows: Any = None,
+    bounds: Mapping[str, Any] | None = None,
+    person: VectorLike | str = None,
 ) -> Any:
     """A new model with noisy parameters, and nothing else of a fitted one but what prediction needs.
 
@@ -106,7 +113,14 @@ def release(
         each level must have at least five rows, and so must each class. Rarer levels are pooled by the encoder
         (``min_frequency=5``, ``handle_unknown="infrequent_if_exist"``), at least five rows together; their names do not
         leave. For a Fit with ``fl.ObjectivePerturbation`` of a loss other than the squared: it minimises the perturbed
-        objective on them.
+        objective on them. For an imputer with indicators: at least five rows lack each column that has one, and five have it.
+    bounds : mapping, optional
+        Of each column (low, high), declared: what an imputer fills gaps with is clipped to them after the draw, so that it is a
+        plausible value. Columns that are not named keep the noisy value, which may be far outside.
+    person : str or array of shape (n,), optional
+        With ``rows``: a column of X, or whose row each is. Levels, classes and gaps are then shared by five people at least,
+        where it is five rows without. What the noise hides of a person is asked of the noise:
+        ``fl.calibrate(fl.measure(..., person=ids), eta=1.0)``.
 
     Returns
     -------
@@ -119,7 +133,7 @@ def release(
     -----
     Noise without a shape acts on (coefficients times their columns' scales, level at their centres) where scalers are folded
     in, and on the parameters themselves elsewhere. Scales and centres come from the bounds that were declared when the noise
-    was calibrated, ``fl.calibrate(..., over="admissible", bounds=...)``. Of other columns they come from the rows, on a public
+    was calibrated, ``fl.calibrate(..., over="any-record", bounds=...)``. Of other columns they come from the rows, on a public
     grid, and a row whose removal moves one of them can be recognised (:meth:`Leakage.membership`). A shape is over raw
     coefficients, then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose
     public centre is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its
@@ -128,7 +142,10 @@ def release(
 
     **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
     this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and
-    column names are taken as public. Each further release of the same data adds to the leakage (:func:`fisherleak.compose`).
+    column names are taken as public. Noise is added to the parameters as given, and limits hold at the minimum: what an
+    iterative solver leaves between the two is not counted. Fit with ``tol=1e-10``, or use :class:`fisherleak.PrivateRelease` or
+    :func:`fisherleak.protect`, which go to the minimum. Each further release of the same data adds to the leakage
+    (:func:`fisherleak.compose`).
 
     Examples
     --------
@@ -141,13 +158,17 @@ def release(
     True
     """
     warn_of_seed(random_state)
+    given = checked_bounds(bounds)
     mechanism = is_self_shaped(noise)
     if not mechanism:
         check_noise(noise)
         check_public(public)
+        if person is not None and rows is None:
+            raise InvalidInputError("person says whose each of the rows is: pass rows=(X, y) too.")
         if rows is not None and not (public == "nothing" and learned_levels(model)):
             raise InvalidInputError(
-                "rows is for ObjectivePerturbation, and for encoders that learned their levels where public='nothing': this "
+                "rows is for ObjectivePerturbation, and for encoders that learned their categories where "
+                "public='nothing': this "
                 "release needs none. Leave it out."
             )
     if is_fit(model):
@@ -159,17 +180,25 @@ def release(
         )
     else:
         check_releasable(model)
-        fitted = FittedModel(model, public if rows is None else counted_levels(model, *_pair(rows), public))
-    return make_release(lambda penalty: fitted, ReleaseRequest(noise=noise, random_state=random_state)).model
+        check_clipped(model, given)
+        fitted = FittedModel(model, public if rows is None else counted_levels(model, *_pair(rows), public, person))
+    made = make_release(lambda penalty: fitted, ReleaseRequest(noise=noise, random_state=random_state)).model
+    if given and public != "preprocessing":
+        clip_fills(made, given)
+    return made
 
 
-def counted_levels(model: Estimator, X: Any, y: Any, public: str) -> str:
-    """What is public once rows in memory have been seen to share the levels; refuses levels and classes of a few."""
+def counted_levels(model: Estimator, X: Any, y: Any, public: str, person: Any = None) -> str:
+    """What is public once rows in memory have been seen to share the levels; refuses levels and classes of a few.
+
+    A few rows, or, where ``person`` says whose row each is, a few people.
+    """
     if public != "nothing":
         return public
     table = as_table(X)
-    check_common_levels(model, table, FEW)
-    check_common_classes(model, y, FEW)
+    whose = table.labels(person) if isinstance(person, str) else person
+    check_common_levels(model, table, FEW, whose)
+    check_common_classes(model, y, FEW, whose)
     return public if table.lazy else "levels"
 
 
@@ -245,8 +274,49 @@ class FittedModel:
             bounds=request.bounds,
             shape=shape,
             gap=request.gap,
-            random_state=request.random_state if request.over == ADMISSIBLE else None,
+            random_state=request.random_state if request.over == ANY_RECORD else None,
+            person=request.person,
+            rows_per_person=request.rows_per_person,
         )
+
+    def public_penalty(self, request: ReleaseRequest) -> PublicPenalty | None:
+        """The penalty that public numbers give; None where the limit is not on whole rows."""
+        return None if request.attributes is not None else self._numbers(request).penalty()
+
+    def public_shape(self, request: ReleaseRequest) -> PublicShape | None:
+        """The covariance by public numbers; None where one was asked for."""
+        return None if request.shape is not None else self._numbers(request).shape(self._l2(request))
+
+    def predicted_cost(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> float:
+        """What penalty and noise are predicted to cost together, from the scale and public numbers."""
+        return self._numbers(request).cost(noise.scale, shape, self._l2(request))
+
+    def penalty_cost(self, request: ReleaseRequest, penalty: PublicPenalty) -> float:
+        """The part of it that another penalty has by itself."""
+        return self._numbers(request).penalty_cost(penalty.l2)
+
+    def is_useless(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> bool:
+        """Whether public numbers predict that a release with this noise is no better than the baseline."""
+        return self._numbers(request).is_useless(noise.scale, shape, self._l2(request))
+
+    def unit_of_penalty(self, request: ReleaseRequest) -> float:
+        """What an l2 of the rule is multiplied by where the estimator's acts."""
+        return unit_of_penalty(self.measured, self._scales, request.bounds)
+
+    def _numbers(self, request: ReleaseRequest) -> PublicNumbers:
+        assert request.limit_of_one_row is not None
+        return model_numbers(self.measured, self._scales, request.bounds, request.limit_of_one_row, request.attributes)
+
+    def _l2(self, request: ReleaseRequest) -> float:
+        """The penalty that the model has, as the rule counts it."""
+        fit = self.measured.fits[0]
+        return float(fit.l2) * fit.n / two_digits(fit.n) / self.unit_of_penalty(request)
+
+    @property
+    def _scales(self) -> list[Scale] | None:
+        """Of every feature, where scalers are folded in."""
+        scales = self._folded[1]
+        return None if scales is None else complete(scales, int(final_estimator(self.model).coef_.shape[-1]))
 
     @cached_property
     def _folded(self) -> tuple[Any, Sequence[Scale | None] | None]:
@@ -314,12 +384,11 @@ def _check_same_space(noise: Any, folds: bool) -> None:
         return
     if folds:
         raise InvalidInputError(
-            "noise was calibrated with preprocessing taken as public, and this release folds scalers into the model: "
-            "calibrate on fl.measure(…, public='nothing'), or release with public='preprocessing'."
+            "You measured with public='preprocessing' but release with public='nothing', which folds scalers into the model. "
+            "Use the same value for both."
         )
     raise InvalidInputError(
-        "noise was calibrated end to end, and this release takes preprocessing as public: release with public='nothing', or "
-        "calibrate on fl.measure(…, public='preprocessing')."
+        "You measured with public='nothing' but release with public='preprocessing'. Use the same value for both."
     )
 
 
@@ -343,8 +412,9 @@ class FittedRecord:
         """All parameters."""
         if has_own_shape(noise):
             raise InvalidInputError(
-                "noise has a shape that stays with its rows, and the record of a released Fit holds its noise: release a model "
-                "of scikit-learn, or use another shape."
+                "noise has a covariance that stays with its rows, and the record of a released Fit holds its noise: "
+                "release a model "
+                "of scikit-learn, or use another `shape`."
             )
         return np.asarray(host(self.fit.theta)), None
 

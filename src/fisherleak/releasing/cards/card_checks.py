@@ -1,52 +1,138 @@
-"""Whether the fields of a card agree: what follows from other fields is computed again and compared, its sentences too.
+"""Whether the fields of a model card agree: what follows from other fields is computed again and compared, its sentences too.
 
 No table is needed for this. What follows from the table alone (columns, bounds that were taken from rows) is held against a new
 card by an audit (``confirmations``).
+
+Also here: what a card says of a penalty and of a covariance that were not given: written again from its other fields.
+
+Both follow from numbers of the card alone (``any_record_noise`` has them from the table): parameters, rounded rows, the limit,
+and how far rows within the bounds reach.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import two_digits
+from fisherleak.engine.changes.remade_covariance import public_curvature
+from fisherleak.engine.losses import LOSSES
 from fisherleak.engine.noise import grid_of
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES
 from fisherleak.errors import DataError, FisherleakError
-from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
-from fisherleak.protection.noise_scale_grid import nearest_on_grid
-from fisherleak.releasing.cards.canonical_settings import wrong_setting
-from fisherleak.releasing.cards.card_fields import check_fields
+from fisherleak.protection.calibrate.shapes import ISOTROPIC
+from fisherleak.protection.noise_scale_grid import nearest_on_grid, seven_digits
+from fisherleak.protection.release.penalty_and_shape import PublicPenalty, PublicShape
+from fisherleak.releasing.cards.card_fields import CARD, check_fields
 from fisherleak.releasing.cards.cards import (
     TRUSTED,
+    limit_of_one_row,
     limited_words,
     model_of,
     one_where_alike,
+    rows_per_person_on,
     sentences_of,
-    two_digits,
 )
-from fisherleak.releasing.cards.chosen_words import chosen_words
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
-from fisherleak.releasing.cards.signatures import CARD
-from fisherleak.releasing.files.earlier_files import said_before
-from fisherleak.releasing.noise.shaping import ISOTROPIC
+from fisherleak.releasing.cards.names_on_cards import wrong_setting
+from fisherleak.releasing.files.earlier_files import in_first_words, said_before
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card
 from fisherleak.training.trained_model import COUNTED
 
-__all__ = ["check_card"]
+ROUNDINGS = (0.0, -1e-9, 1e-9)
+"""Parts by which sums round: a third digit is written by any of them."""
 
-ROUNDED, ROUNDED_EARLIER = 1e-15, 1e-10
-"""Parts of a scale that a power and a product round."""
+
+def chosen_words(card: Json) -> tuple[set[str], set[str]]:
+    """The sentences that a card may have on its penalty, and on the covariance of its noise; none where it can have none."""
+    told = card["noise"].get("calibrated")
+    if told is None or told["over"] != IN_FILES or not _all_bounded(card):
+        return set(), set()
+    parts = itertools.product(ROUNDINGS, ROUNDINGS)
+    found = [(penalty, shape) for part in parts for penalty, shape in [_chosen(card, *part)]]
+    several = kind_of(card["model"]["kind"]).several
+    penalties = {
+        taken.words()
+        for each, _ in found
+        if (taken := each.reaching(card["settings"]["l2"])) and (several or card["eta"]["limit_columns"] is None)
+    }
+    named, source = card["shape"]["name"], card["shape"]["from"]
+    shapes = [shape for _, each in found for shape in each.possible_ones()]
+    return penalties, {shape.words() for shape in shapes if shape.shape == named and source is None}
+
+
+def _chosen(card: Json, longer: float, wider: float) -> tuple[PublicPenalty, PublicShape]:
+    """Both, with the longest row and the widest column rounded otherwise."""
+    kind, settings = kind_of(card["model"]["kind"]), card["settings"]
+    size, rows, l2 = card["model"]["parameters"], card["data"]["rows"], settings["l2"]
+    times = dict(_times(card))
+    longest, widest = _reach(card, times)
+    longest, widest = longest * (1.0 + longer), widest * (1.0 + wider)
+    limit = _in_one_unit(card)
+    classes, earlier = len(card["target"]["classes"]) if kind.several else None, card["schema"] != CARD
+    alone = card["shape"]["from"] is not None
+    penalty = PublicPenalty(size, rows, limit, longest, classes, alone=alone, earlier=earlier)
+    own = limit / max(times.values(), default=1.0)
+    loss = LOSSES.get(kind.loss) if isinstance(kind.loss, str) else kind.loss
+    if kind.several or loss is None or loss.traits is None:
+        return penalty, PublicShape(size, rows, own, 0.0, 0.0, l2, possible=False)
+    curvature = public_curvature(loss)
+    return penalty, PublicShape(
+        *(size, rows, own, longest, widest, l2 / curvature), squared=loss.unit_curvature, earlier=earlier
+    )
+
+
+def _all_bounded(card: Json) -> bool:
+    """Whether every number of the model has two ends."""
+    bounds = card["noise"]["calibrated"]["bounds"]
+    return all("low" in bounds.get(column["name"], ()) for column in card["columns"] if column["kind"] == "number")
+
+
+def _in_one_unit(card: Json) -> float:
+    """The limit in standard units: on columns it is in their own, and the least of these is taken."""
+    units = {column["name"]: column["scale"] for column in card["columns"] if column["kind"] == "number"}
+    limited = card["eta"]["limit_columns"] or ()
+    return float(limit_of_one_row(card) * min((units.get(name, 1.0) for name in limited), default=1.0))
+
+
+def _times(card: Json) -> Iterator[tuple[str, float]]:
+    """How many standard deviations are taken to make a unit of each number, and of the target where it is standardised."""
+    declared = {name for name, _ in card["settings"].get("bounds", ())}
+    names = [column["name"] for column in card["columns"] if column["kind"] == "number"]
+    names += [card["target"]["name"]] * kind_of(card["model"]["kind"]).labels.standardised
+    return ((name, math.sqrt(12.0) if name in declared else 1.0) for name in names)
+
+
+def _reach(card: Json, times: dict[str, float]) -> tuple[float, float]:
+    """The longest row with its constant, and the widest column whose scale rows move, in standard deviations."""
+    bounds, settings = card["noise"]["calibrated"]["bounds"], card["settings"]
+    square, widest = 1.0, 0.0
+    for column in card["columns"]:
+        if column["kind"] != "number":
+            square += 1.0
+            continue
+        own, unit = bounds[column["name"]], times[column["name"]] / column["scale"]
+        far = max(abs(own["low"] - column["centre"]), abs(own["high"] - column["centre"]))
+        square += (unit * far) ** 2
+        widest = max(widest, unit * (own["high"] - own["low"]))
+    return math.sqrt(square), widest if settings["public"] == "nothing" and settings["l2"] > 0 else 0.0
+
+
+ROUNDED = 1e-15
+"""The part of a scale that a power and a product round; version 0.1.0 computed both in the same way."""
 
 
 def check_card(card: Json, where: str) -> None:
-    """Refuse a card of which a field is not known, or does not agree with the others."""
+    """Refuse a model card of which a field is not known, or does not agree with the others."""
     check_fields(card, where)
     try:
         wrong = _disagreeing(card)
@@ -54,7 +140,8 @@ def check_card(card: Json, where: str) -> None:
         wrong = "noise"
     if wrong is not None:
         raise DataError(
-            f"The card {where} says under '{wrong}' what does not agree with its other fields: it was changed. Do not pass it "
+            f"The model card {where} says under '{wrong}' what does not agree with its other fields: it was changed. "
+            "Do not pass it "
             "on; release the model again."
         )
     try:
@@ -69,7 +156,8 @@ def check_card(card: Json, where: str) -> None:
             else f" It was written by fisherleak {written}: check it with that."
         )
         raise DataError(
-            f"The card {where} says under 'assumptions' other sentences than its fields give: they may carry other data.{by}"
+            f"The model card {where} says under 'assumptions' other sentences than its fields give: they may carry "
+            f"other data.{by}"
         )
 
 
@@ -110,7 +198,7 @@ def _disagreeing(card: Json) -> str | None:
         ),
         "settings.rare": settings["rare"] >= FEWEST_ROWS,
         "settings.intercept_l2": settings["intercept_l2"] in (0, settings["l2"] if kind.several else 0),
-        "eta.limit_on": card["eta"]["limit_on"] == limited_words(limited, settings["person"]),
+        "eta.limit_on": card["eta"]["limit_on"] == limited_words(limited, settings["person"], rows_per_person_on(card)),
     }
     wrong = next((name for name, holds in checks.items() if not holds), None)
     return wrong or wrong_setting(card, now) or _noise(card, model.parameters)
@@ -129,26 +217,31 @@ def _noise(card: Json, size: int) -> str | None:
         return "noise.kind"
     if (source is None) != (shape is None or named or given):
         return "shape.from"
+    if source is not None and told is None and card["schema"] == CARD:
+        return "shape.from"  # public rows go with a limit
     if named and shape.removesuffix(FOR_ANYONE.removeprefix("least-loss")) != card["shape"]["name"]:
         return "shape.name"
     if named and (told is None or told.get("shape") != shape):
         return "noise.calibrated.shape"
     if (None if told is None else told["eta"]) != card["eta"]["limit"]:
         return "noise.calibrated.eta"
+    if told is not None and "rows_per_person" in told and card["settings"]["person"] is None:
+        return "noise.calibrated.rows_per_person"
     if told is not None and not _bounds_are_of(card, told.get("bounds")):
         return "noise.calibrated.bounds"
     if told is not None and (told.get("shape") is not None) != named:
         return "noise.calibrated.shape"
-    if told is not None and "offset" in told and not _is_offset_of(card, told["offset"]):
+    if told is not None and "offset" in told and not _on_grid(card, told["offset"], card["target"]["unit"]):
         return "noise.calibrated.offset"
-    if told is not None and card["schema"] == CARD and not _in_hundredths(told.get("probability")):
+    if told is not None and card["schema"] == CARD and told.get("probability") not in (None, 1):
         return "noise.calibrated.probability"
-    if told is not None and told["over"] != ADMISSIBLE and not _on_grid(card, noise["scale"]):
+    if told is not None and told["over"] != IN_FILES and not _on_grid(card):
         return "noise.scale"
-    if shape is not None and not named and [len(row) for row in shape] != [size] * size:
+    if shape is not None and not named and not _is_covariance(card, size):
         return "noise.shape"
     steps = card["grid"] if isinstance(card["grid"], list) else [card["grid"]]
-    if any(math.frexp(step)[0] != 0.5 for step in steps) or len(steps) not in (1, size):
+    whole = card["schema"] == CARD and not all(type(step) is float for step in steps)
+    if whole or any(math.frexp(step)[0] != 0.5 for step in steps) or len(steps) not in (1, size):
         return "grid"
     if named and told is not None and told.get("least") is None:
         return None  # of a shape that the rows decide, uncounted: an audit computes it
@@ -157,19 +250,19 @@ def _noise(card: Json, size: int) -> str | None:
     return None if card["grid"] == one_where_alike(grid_of(known, size).tolist()) else "grid"
 
 
-def _is_offset_of(card: Json, offset: float) -> bool:
-    """Whether the scale, in the target's unit, is a power of the step with this offset."""
-    return _on_grid(card, card["noise"]["scale"] / card["target"]["unit"], offset)
+def _is_covariance(card: Json, size: int) -> bool:
+    """Whether a matrix covers the parameters and has each number once on either side; version 0.1.0 may have rounded."""
+    shape = card["noise"]["shape"]
+    if [len(row) for row in shape] != [size] * size:
+        return False
+    return card["schema"] != CARD or all(shape[i][j] == shape[j][i] for i in range(size) for j in range(i))
 
 
-def _in_hundredths(chance: Any) -> bool:
-    return chance is None or (type(chance) is float and 0 < chance == round(chance, 2))
-
-
-def _on_grid(card: Json, scale: float, offset: float = 0.0) -> bool:
-    """Whether a scale is a power of the step with an offset, but for the last two bits; version 0.1.0 is given more."""
-    room = ROUNDED if card["schema"] == CARD else ROUNDED_EARLIER
-    return abs(scale / nearest_on_grid(scale, offset) - 1.0) <= room
+def _on_grid(card: Json, offset: float = 0.0, unit: float = 1.0) -> bool:
+    """Whether the scale, in a unit, is a power of the step with an offset, as it is written; version 0.1.0 wrote all digits."""
+    scale: float = card["noise"]["scale"]
+    nearest = nearest_on_grid(scale / unit, offset) * unit
+    return scale == seven_digits(nearest) or (card["schema"] != CARD and abs(scale / nearest - 1.0) <= ROUNDED)
 
 
 def _bounds_are_of(card: Json, bounds: Json | None) -> bool:
@@ -220,7 +313,13 @@ def _says_what_it_must(card: Json) -> bool:
     """The sentences that follow from the fields, and then those on what was chosen where nothing was given."""
     own, (penalties, shapes) = sentences_of(card), chosen_words(card)
     if card["schema"] != CARD:
-        own, penalties, shapes = said_before(own), {*said_before([*penalties])}, {*said_before([*shapes])}
+        return _says(card, said_before(own), said_before([*penalties]), said_before([*shapes]))
+    return _says(card, own, penalties, shapes) or _says(
+        card, in_first_words(own), in_first_words(penalties), in_first_words(shapes)
+    )
+
+
+def _says(card: Json, own: list[str], penalties: Collection[str], shapes: Collection[str]) -> bool:
     said = card["assumptions"]
     chosen = said[len(own) :]
     rest = chosen[1:] if chosen and chosen[0] in penalties else chosen

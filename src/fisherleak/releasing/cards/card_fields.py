@@ -1,4 +1,4 @@
-"""What a card may say: every field with what stands in it, and nothing else.
+"""What a model card may say: every field with what stands in it, and nothing else.
 
 A card is a text that travels with a model, and whatever it holds travels too. So there is one table of its fields, ``FIELDS``:
 each is there once, in this order, with values of these types and sizes. Names, levels and texts of settings are whoever
@@ -14,36 +14,13 @@ from typing import Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.noise import NOISES
-from fisherleak.engine.noise.calibrated import ADMISSIBLE
+from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES
 from fisherleak.errors import DataError
-from fisherleak.protection.calibrate.shapes import SHAPES
-from fisherleak.protection.data_dependent.least_loss_for_any_record import FOR_ANYONE
+from fisherleak.protection.calibrate.shapes import OWN, SHAPES
 from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.releasing.noise.shaping import OWN
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import KINDS
 from fisherleak.training.trained_model import COUNTED, PUBLIC
-
-__all__ = [
-    "ALGORITHM",
-    "CARD",
-    "DIGEST",
-    "EARLIER",
-    "FIELDS",
-    "HASH",
-    "LEAST_HELD_OUT",
-    "LONGEST",
-    "LONGEST_MISSING",
-    "LONGEST_SOURCE",
-    "MOST_HELD_OUT",
-    "MOST_MISSING",
-    "SETTINGS",
-    "SIGNATURE",
-    "VERSION",
-    "check_fields",
-    "is_share",
-    "wrong_place",
-]
 
 Check = Callable[[Any, str], str | None]
 """(value, the way to it) -> the way to the first place that is wrong, or None."""
@@ -60,8 +37,10 @@ SOURCE_BYTES = 255
 MOST_MISSING, LONGEST_MISSING = 8, 24
 """Texts that stand for missing cells, and their characters, at most."""
 MOST_PARAMETERS = 10**7
-PACKAGES = ("fisherleak", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "dask", "distributed", "python")
-"""Whose versions a card says; those after the fourth, but for Python's own, where they were loaded."""
+PACKAGES = ("fisherleak", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "python")
+"""Whose versions every card says, no others: what a released model was made with, and is loaded and asked with."""
+EARLIER_PACKAGES = (*PACKAGES[:-1], "dask", "distributed", PACKAGES[-1])
+"""Those on cards of version 0.1.0: those after the fourth, but for Python's own, where they were loaded."""
 VERSION = r"(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3})){1,2}((a|b|rc|\.dev|\.post)(0|[1-9][0-9]{0,2}))?"
 """Two numbers or three, and what comes before or after a version."""
 LEAST_HELD_OUT, MOST_HELD_OUT = 0.05, 0.9
@@ -104,9 +83,9 @@ def is_share(value: Any) -> bool:
     return value == 0 or (LEAST_HELD_OUT <= value <= MOST_HELD_OUT and value == round(value, 2))
 
 
-def end(least: float = -1e308) -> Check:
-    """A bound, or a penalty: written in one way, with a point, and zero without a sign."""
-    own = finite(least)
+def end(least: float = -1e308, most: float = 1e308) -> Check:
+    """A number that is written in one way: with a point, and zero without a sign."""
+    own = finite(least, most)
     return lambda value, way: own(value, way) if type(value) is float and str(value) != "-0.0" else way
 
 
@@ -115,7 +94,7 @@ def whole(least: int, most: int) -> Check:
 
 
 def finite(least: float = -1e308, most: float = 1e308) -> Check:
-    """A finite one; one without a fraction may be written as a whole number of at most 64 bits."""
+    """As version 0.1.0 wrote it: one without a fraction may be written as a whole number of at most 64 bits."""
     return _is(
         lambda value: (type(value) is float or (type(value) is int and abs(value) < 2**64)) and least <= value <= most
     )
@@ -136,7 +115,9 @@ def either(*checks: Check) -> Check:
 
 
 nothing, truth = one_of(None), one_of(True, False)
-positive, name = finite(5e-324), text(least=1)
+LEAST = 5e-324
+"""The least number above zero."""
+name = text(least=1)
 
 
 def list_of(item: Check, most: int = MOST_PARAMETERS) -> Check:
@@ -191,7 +172,18 @@ def by_name(item: Check, most: int = MOST_FEATURES + 1) -> Check:
 
 
 names = list_of(name, 100_000)
-level = either(truth, text(), finite())
+level = either(truth, text(), _is(lambda value: _whole_level(value) or _part_level(value)))
+
+
+def _whole_level(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**64
+
+
+def _part_level(value: Any) -> bool:
+    """A number with a fraction: one without is written as a whole one."""
+    return type(value) is float and math.isfinite(value) and not value.is_integer()
+
+
 SETTINGS: dict[str, Check] = {
     "target": name,
     "model": one_of(*(kind.name for kind in KINDS)),
@@ -215,49 +207,75 @@ SETTINGS: dict[str, Check] = {
     "missing": one_of("impute", "drop"),
     "bounds": list_of(pair(name, pair(end(), end())), MOST_FEATURES + 1),
 }
-"""All settings of a card, in the order of ``Settings``."""
-NUMBER = {"name": name, "kind": one_of("number"), "scale": positive, "centre": finite()}
-CATEGORY = {
-    "name": name,
-    "kind": one_of("category"),
-    "levels": list_of(level, MOST_FEATURES + 1),
-    "pooled": truth,
-    "of": name,
-}
+"""All settings of a model card, in the order of ``Settings``."""
 FROM = {"from": one_of("declared", "rows")}
-BOUNDS = either(
-    record({"low": finite(), "high": finite(), **FROM}),
-    record({"levels": list_of(text(), MOST_FEATURES + 1), **FROM}),
-    record({"classes": whole(2, MOST_FEATURES), **FROM}),
-)
 OWN_SHAPE: dict[str, Check] = {"shape": one_of(*OWN, FOR_ANYONE)}
-FOR_THE_ROWS: dict[str, Check] = {"over": one_of("max"), "eta": positive}
-FOR_ANYBODY: dict[str, Check] = {
-    "over": one_of(ADMISSIBLE),
-    "eta": positive,
-    "bounds": by_name(BOUNDS),
-    "step": one_of(STEP),
-    "offset": finite(0.0, 1.0),
-    "probability": finite(0.0, 1.0),
-}
-CALIBRATED = either(
-    record(FOR_THE_ROWS),
-    record(FOR_THE_ROWS | OWN_SHAPE),
-    record(FOR_ANYBODY),
-    record(FOR_ANYBODY | OWN_SHAPE | {"least": positive}),
-)
-"""How the scale of a noise was found: each way with its own fields."""
-NOISE: dict[str, Check] = {
-    "kind": one_of(*NOISES),
-    "scale": positive,
-    "shape": either(one_of(*OWN, FOR_ANYONE), list_of(list_of(finite()))),
-    "calibrated": CALIBRATED,
-}
+PEOPLE: dict[str, Check] = {"rows_per_person": whole(2, 10**6)}
+Number = Callable[..., Check]
+"""(least, most) -> how a number is written."""
+
+
+def _columns(number: Number, level: Check) -> Check:
+    own = {"name": name, "kind": one_of("number"), "scale": number(LEAST), "centre": number()}
+    levels = list_of(level, MOST_FEATURES + 1)
+    category = {"name": name, "kind": one_of("category"), "levels": levels, "pooled": truth, "of": name}
+    return list_of(either(record(own), record(category, ("of",))), MOST_FEATURES)
+
+
+def _calibrated(number: Number) -> Check:
+    """How the scale of a noise was found: each way with its own fields."""
+    bounds = either(
+        record({"low": number(), "high": number(), **FROM}),
+        record({"levels": list_of(text(), MOST_FEATURES + 1), **FROM}),
+        record({"classes": whole(2, MOST_FEATURES), **FROM}),
+    )
+    for_the_rows: dict[str, Check] = {"over": one_of("max"), "eta": number(LEAST)}
+    for_anybody: dict[str, Check] = {
+        "over": one_of(IN_FILES),
+        "eta": number(LEAST),
+        "bounds": by_name(bounds),
+        "step": one_of(STEP),
+        "offset": number(0.0, 1.0),
+        "probability": number(0.0, 1.0),
+    }
+    return either(
+        record(for_the_rows),
+        record(for_the_rows | OWN_SHAPE),
+        record(for_anybody | PEOPLE, (*PEOPLE,)),
+        record(for_anybody | OWN_SHAPE | {"least": number(LEAST)} | PEOPLE, (*PEOPLE,)),
+    )
+
+
+def _noise(number: Number) -> Check:
+    own = {
+        "kind": one_of(*NOISES),
+        "scale": number(LEAST),
+        "shape": either(one_of(*OWN, FOR_ANYONE), list_of(list_of(number()))),
+        "calibrated": _calibrated(number),
+    }
+    return record(own, ("shape", "calibrated"))
+
+
+def _described(number: Number, level: Check) -> dict[str, Check]:
+    """The fields that have numbers in them, as these are written."""
+    classes = either(nothing, list_of(level, MOST_FEATURES))
+    return {
+        "columns": _columns(number, level),
+        "target": record({"name": name, "unit": number(LEAST), "classes": classes}),
+        "noise": _noise(number),
+        "grid": either(number(LEAST), list_of(number(LEAST))),
+        "eta": record(
+            {"limit": either(nothing, number(LEAST)), "limit_on": text(10**6), "limit_columns": either(nothing, names)}
+        ),
+    }
+
+
 DIGEST = record({"algorithm": one_of(HASH), "value": matching("[0-9a-f]{64}")})
 SIGNATURE = record(
     {"algorithm": one_of(ALGORITHM), "public_key": matching("[0-9a-f]{64}"), "value": matching("[0-9a-f]{128}")}
 )
 OPTIONAL = ("ledger", "signature")
+WRITTEN = _described(end, level)
 FIELDS: dict[str, Check] = {
     "schema": one_of(CARD),
     "model": record(
@@ -271,46 +289,47 @@ FIELDS: dict[str, Check] = {
     "settings": record(SETTINGS),
     "balanced": truth,
     "counted": one_of(*COUNTED.values()),
-    "columns": list_of(either(record(NUMBER), record(CATEGORY, ("of",))), MOST_FEATURES),
-    "target": record({"name": name, "unit": positive, "classes": either(nothing, list_of(level, MOST_FEATURES))}),
+    "columns": WRITTEN["columns"],
+    "target": WRITTEN["target"],
     "data": record({"source": file_name(), "rows": whole(1, 10**15)}),
-    "noise": record(NOISE, ("shape", "calibrated")),
-    "grid": either(positive, list_of(positive)),
-    "eta": record(
-        {"limit": either(nothing, positive), "limit_on": text(10**6), "limit_columns": either(nothing, names)}
-    ),
+    "noise": WRITTEN["noise"],
+    "grid": WRITTEN["grid"],
+    "eta": WRITTEN["eta"],
     "shape": record({"name": one_of(*SHAPES), "from": either(nothing, file_name())}),
     "assumptions": list_of(text(10**6), 40),
-    "versions": record({package: matching(VERSION) for package in PACKAGES}, PACKAGES[4:-1]),
+    "versions": record({package: matching(VERSION) for package in PACKAGES}),
     "ledger": record({"release": whole(1, 10**9), "mark": matching("[0-9a-f]{64}")}),
     "digest": DIGEST,
     "signature": SIGNATURE,
 }
-"""Every field of a card, in its order; a new one is one entry here, and a line in docs/promises.md."""
+"""Every field of a model card, in its order; a new one is one entry here, and a line in docs/promises.md."""
 EARLIER_FIELDS: dict[str, Check] = {name: check for name, check in FIELDS.items() if name != "ledger"} | {
     "schema": one_of(EARLIER[-1]),
+    **_described(finite, either(truth, text(), finite())),
     "settings": record(
         {name: check for name, check in SETTINGS.items() if name != "bounds"}
         | {"l2": finite(0.0), "intercept_l2": finite(0.0)}
     ),
     "versions": record(
-        {package: matching(VERSION) for package in PACKAGES} | {"fisherleak": one_of("0.1.0")}, PACKAGES[4:-1]
+        {package: matching(VERSION) for package in EARLIER_PACKAGES} | {"fisherleak": one_of("0.1.0")},
+        EARLIER_PACKAGES[4:-1],
     ),
 }
-"""The same of version 0.1.0, whose settings had no bounds, and whose cards named no ledger."""
+"""The same of version 0.1.0, whose settings had no bounds, and whose model cards named no ledger."""
 
 
 def wrong_place(card: Json) -> str | None:
-    """The first field of a card that is not known, is missing, or holds what it must not."""
+    """The first field of a model card that is not known, is missing, or holds what it must not."""
     wrong = record(EARLIER_FIELDS if card.get("schema") == EARLIER[-1] else FIELDS, OPTIONAL)(card, "")
-    return None if wrong is None else wrong.removeprefix(".") or "the card itself"
+    return None if wrong is None else wrong.removeprefix(".") or "the model card itself"
 
 
 def check_fields(card: Json, where: str) -> None:
-    """Refuse a card with anything else than its fields."""
+    """Refuse a model card with anything else than its fields."""
     wrong = wrong_place(card)
     if wrong is not None:
         raise DataError(
-            f"The card {where} says under '{wrong}' what no card says there, or lacks it: it may carry other data. Do not pass "
+            f"The model card {where} says under '{wrong}' what no model card says there, or lacks it: it may carry "
+            "other data. Do not pass "
             "it on; release the model again."
         )

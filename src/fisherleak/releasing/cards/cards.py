@@ -16,30 +16,19 @@ import numpy as np
 from fisherleak._support.json import plain, versions
 from fisherleak._support.level_types import plain_level
 from fisherleak._support.namespaces import Json
+from fisherleak._support.numbers import two_digits
 from fisherleak.engine.noise import Noise, grid_of
-from fisherleak.engine.noise.calibrated import calibration_of
-from fisherleak.releasing.cards.signatures import CARD
-from fisherleak.releasing.noise.shaping import ISOTROPIC, shape_words
+from fisherleak.engine.noise.calibration_record import IN_FILES, calibration_of
+from fisherleak.protection.calibrate.shapes import ISOTROPIC
+from fisherleak.protection.noise_scale_grid import seven_digits
+from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
+from fisherleak.releasing.noise.shaping import shape_words
 from fisherleak.tables import Feature
-from fisherleak.tables.design.features import OTHER
+from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.training.model_kinds import KINDS, kind_of
 from fisherleak.training.noise_words import from_card, noise_words
 from fisherleak.training.pipelines import PublicModel
 from fisherleak.training.trained_model import COUNTED, Settings, Trained
-
-__all__ = [
-    "FROM_BOUNDS",
-    "FROM_ROWS",
-    "ROWS_TOLD",
-    "card_of",
-    "limited_words",
-    "model_of",
-    "one_where_alike",
-    "sentences_of",
-    "trusted_types",
-    "two_digits",
-    "up_to_the_grid",
-]
 
 TRUSTED = {"numpy.dtype", "sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types that any released model may hold and that some versions of skops do not know; an imputer holds a dtype."""
@@ -52,14 +41,30 @@ def trusted_types() -> set[str]:
     return TRUSTED.union(*(kind.holds for kind in KINDS))
 
 
-def limited_words(columns: Sequence[str] | None, person: str | None = None) -> str:
-    """What a limit is on."""
+def limited_words(columns: Sequence[str] | None, person: str | None = None, most: int | None = None) -> str:
+    """What a limit is on; ``most`` rows of a person where it is for any record."""
+    if person is not None and most is not None:
+        rows = "with one row each" if most == 1 else f"all rows together, at most {most} of them"
+        return f"every person (by '{person}'), {rows}, in standard units"
     if person is not None:
         return f"every person (by '{person}'), all rows together, in standard units"
     if columns is None:
         return "every row, in standard units"
     names = " and of ".join(f"'{name}'" for name in columns)
     return f"every value of {names}, {'each in' if len(columns) > 1 else 'in'} its own unit"
+
+
+def rows_per_person_on(card: Json) -> int | None:
+    """How many rows a person may have where a limit is for any record, one where nothing says more; None elsewhere."""
+    told = card["noise"].get("calibrated")
+    if card["settings"]["person"] is None or told is None or told["over"] != IN_FILES:
+        return None
+    return int(told.get("rows_per_person", 1))
+
+
+def limit_of_one_row(card: Json) -> float:
+    """The part of a card's limit that one row has, where a person may have several."""
+    return float(card["eta"]["limit"]) / (rows_per_person_on(card) or 1)
 
 
 def card_of(
@@ -98,19 +103,20 @@ def card_of(
         "data": {"source": design.source, "rows": two_digits(design.n)},
         "noise": noise.record(),
         "grid": one_where_alike(grid_of(noise, size).tolist()),
-        "eta": {"limit": limit, "limit_on": limited_words(columns, settings.person), "limit_columns": columns},
+        "eta": {"limit": limit, "limit_on": "", "limit_columns": columns},
         "shape": {"name": shaped[0], "from": shaped[1]},
         "assumptions": [],
-        "versions": {name: version.partition("+")[0] for name, version in versions().items()},
+        "versions": {name: version.partition("+")[0] for name, version in versions(PACKAGES).items()},
     }
     done: dict[str, Any] = plain(card)
+    done["eta"]["limit_on"] = limited_words(columns, settings.person, rows_per_person_on(done))
     done["assumptions"] = [*sentences_of(done), *chosen]
     return done
 
 
 HELD = (
-    "The level of every class at the columns' centres has the penalty that coefficients have: what every parameter has, no row "
-    "can take away."
+    "The intercept of every class at the columns' centres has the penalty that coefficients have: what every parameter has, "
+    "no row can take away."
 )
 """Said of releases whose intercepts are not free."""
 
@@ -161,12 +167,7 @@ def up_to_the_grid(scale: float) -> float:
     """To a power of 2^(1/4): small changes of the data do not move it, and more noise than asked for keeps the limit."""
     power = math.ceil(STEPS * math.log2(scale) - 1e-9)
     rounded = 2.0 ** (power / STEPS)
-    return rounded if rounded >= scale else float(2.0 ** ((power + 1) / STEPS))
-
-
-def two_digits(rows: int) -> int:
-    """To two digits: the exact number tells whether someone is among them whose others are known."""
-    return int(float(f"{rows:.1e}"))
+    return seven_digits(rounded if rounded >= scale else 2.0 ** ((power + 1) / STEPS))
 
 
 def _scale_words(noise: Noise, whose: str = "row") -> str:
@@ -176,22 +177,31 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
         return "The noise's scale was given."
     if not told.counted:
         return (
-            "The noise's scale was computed from the rows that are there, and rounded up to a power of 2^(1/4): it tells about "
-            f"the {whose} that decides it, which eta does not count."
+            "The noise's scale was computed from the rows that are there, and rounded up to a power of 2^(1/4): it reveals "
+            f"a little about the {whose} that decides it, which eta does not count."
         )
     likely = (
         f"with a probability of at most {told.probability:g}, kinds of columns being as they are"
         if told.probability is not None and told.probability < 1
         else "with a probability that nothing is claimed of"
     )
+    if whose == "person":
+        several = (
+            "its row" if told.rows_per_person is None else f"all its rows together, at most {told.rows_per_person}"
+        )
+        return (
+            f"The limit holds for any person, {several}, whatever records within the bounds under noise they are. The noise's "
+            "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing "
+            f"the rows of one person changes it {likely}."
+        )
     return (
-        "The limit holds for whoever could be in the table, within the bounds under noise, in place of any row. The noise's "
+        "The limit holds for any record within the bounds under noise, in place of any row. The noise's "
         "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing one "
         f"person's row changes it {likely}."
     )
 
 
-def _unbounded(card: Json) -> bool:
+def unbounded(card: Json) -> bool:
     """Whether a number, or a target that is standardised, has no declared bounds."""
     numbers = [column["name"] for column in card["columns"] if column["kind"] == "number"]
     numbers += [card["target"]["name"]] * kind_of(card["model"]["kind"]).labels.standardised
@@ -206,17 +216,17 @@ def sentences_of(card: Json) -> list[str]:
     limited = card["eta"]["limit"] is not None
     limit = f"The limit is on {card['eta']['limit_on']}" if limited else "There is no limit: the noise was given"
     sentences = [
-        "Before the noise there is no finite eta: the model without it determines its data as well as it can be determined.",
-        f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the level at the centres, "
+        "Without noise, eta is infinite.",
+        f"{noise_words(noise, 6)} was added to every coefficient times its column's scale and to the intercept at the centres, "
         "then rounded to the grid; scales and centres are those under columns. The file's coefficients are in the columns' own "
         "units.",
         f"{limit}. Standard units count every number in its column's scale.",
-        f"{card['counted']} Names, kinds and levels of columns, l2 and the noise are public.",
+        f"{card['counted']} Names, kinds and categories of columns, l2 and the noise are public.",
         "Kinds of columns, and of the model, that were not given with `numbers`, `categories` and `model` follow from the "
         "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
-        "This is not differential privacy and not anonymity. How well presence can be told is measured beside it, by an audit.",
+        "This is not differential privacy and not anonymity. An audit measures membership.",
         _scale_words(noise, "person" if people else "row"),
-        FROM_ROWS if _unbounded(card) else FROM_BOUNDS,
+        FROM_ROWS if unbounded(card) else FROM_BOUNDS,
         ROWS_TOLD,
         "Every further release from the same data adds to what is revealed.",
     ]
@@ -241,10 +251,10 @@ def _level_words(columns: Sequence[Json]) -> list[str]:
     found = []
     if pooled:
         found.append(
-            f"Levels of {' and '.join(pooled)} that are not listed, too rare to be named or new, count as '{OTHER}'."
+            f"Categories of {' and '.join(pooled)} that are not listed, too rare to be named or new, count as '{OTHER}'."
         )
     if named:
-        found.append(f"Levels that are not listed count as the first: {', '.join(named)}.")
+        found.append(f"Categories that are not listed count as the first: {', '.join(named)}.")
     return found
 
 

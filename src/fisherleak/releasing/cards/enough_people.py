@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables import Design
-
-__all__ = ["FEWEST_IN_ALL", "FEWEST_ROWS", "check_enough", "sharing_classes"]
+from fisherleak.tables import Design, Feature
 
 FEWEST_IN_ALL = 30
 """Training rows, or people, of a table that is released, and those with a value in each of its columns of numbers."""
@@ -56,3 +54,33 @@ def sharing_classes(design: Design) -> list[int]:
         int(np.sum(y == k)) if people is None else int(np.unique(people.of_row[y == k]).size)
         for k in range(len(design.target.classes))
     ]
+
+
+def bounds_of_few(design: Design) -> list[str]:
+    """Numbers of which a declared bound is the least or largest value, to the last digit, and too few rows, or people, have it.
+
+    Whole numbers of two significant digits at most, and numbers of one, are known without a table.
+    """
+    found = []
+    for name, bounds in design.declared.items():
+        feature = next((feature for feature in design.features if feature.name == name), None)
+        known = design.target.known if feature is None else feature.known
+        ends = {
+            end for end, own in zip(bounds, (known.low, known.high), strict=True) if end == own and not _is_round(end)
+        }
+        if ends and (design.lazy or any(_sharing(design, feature, end) < FEWEST_ROWS for end in ends)):
+            found.append(name)
+    return found
+
+
+def _is_round(number: float) -> bool:
+    return float(f"{number:.0e}") == number or (number.is_integer() and float(f"{number:.1e}") == number)
+
+
+def _sharing(design: Design, feature: Feature | None, value: float) -> int:
+    """How many rows, or people, have a value of a number, or of the target."""
+    own = design.labels() if feature is None else design.raw(feature)
+    mine = np.isclose(np.asarray(own, dtype=np.float64), value, rtol=1e-9, atol=0.0)
+    if feature is not None:
+        mine &= ~design.lacking(feature)
+    return int(mine.sum() if design.people is None else np.unique(design.people.of_row[mine]).size)

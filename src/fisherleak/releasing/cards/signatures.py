@@ -1,6 +1,6 @@
-"""What vouches for a card: a digest of its content, and a signature of whoever released the model.
+"""What vouches for a model card: a digest of its content, and a signature of whoever released the model.
 
-The content of a card is all of it but ``digest`` and ``signature``, as JSON with sorted keys, no blanks and escapes for
+The content of a model card is all of it but ``digest`` and ``signature``, as JSON with sorted keys, no blanks and escapes for
 what is not ASCII. The digest is its SHA-256 and notices accidents. The signature (Ed25519) is of the whole card, its digest and
 the key too, but for the signature's own value; the content holds the checksum of the model's file. Who has the public key
 notices every change of either.
@@ -18,28 +18,11 @@ from typing import TYPE_CHECKING, Any, cast
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.releasing.cards.card_fields import ALGORITHM, CARD, DIGEST, EARLIER, HASH, SIGNATURE
-from fisherleak.releasing.files.model_files import loaded_json, read_at_most
+from fisherleak.releasing.files.model_files import MOST_DEPTH, is_text_of, loaded_json, read_at_most
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "CARD",
-    "EARLIER",
-    "MOST_BYTES",
-    "MOST_PARTS",
-    "card_path",
-    "card_text",
-    "digest_of",
-    "file_digest",
-    "read_card",
-    "sealed",
-    "signature_of",
-    "signing_key",
-    "too_large",
-    "unsealed",
-    "verification_key",
-]
 
 SIGNED = b"fisherleak.card/3, signed\n"
 SIGNED_EARLIER = b"fisherleak.card/1, signed\n"
@@ -48,6 +31,8 @@ APART = ("digest", "signature")
 MOST_BYTES, MOST_PARTS = 2**24, 2**17
 """Of a card, at most: bytes, and lists and records. Larger ones are neither read nor written. 5,000 columns with names of 100
 characters, bounds and a limit on each take 5 MB and 20,000 parts, a covariance of 700 parameters 15 MB."""
+KEY_BYTES = 2**14
+"""Of a key's file, at most: one has about a hundred."""
 MAKE_ONE = "make one with 'openssl genpkey -algorithm ed25519 -out key.pem'"
 
 
@@ -74,7 +59,7 @@ def _plainly(content: Mapping[str, Any]) -> bytes:
 
 
 def _signed_part(card: Mapping[str, Any]) -> bytes:
-    """What is signed: all of a card but the signature's own value; of earlier schemas, its content."""
+    """What is signed: all of a model card but the signature's own value; of earlier schemas, its content."""
     if card.get("schema") in EARLIER:
         return SIGNED_EARLIER + content_of(card)
     signature = {key: value for key, value in card["signature"].items() if key != "value"}
@@ -82,12 +67,12 @@ def _signed_part(card: Mapping[str, Any]) -> bytes:
 
 
 def digest_of(card: Mapping[str, Any]) -> str:
-    """SHA-256 of a card's content, in hexadecimal."""
+    """SHA-256 of a model card's content, in hexadecimal."""
     return hashlib.sha256(content_of(card)).hexdigest()
 
 
 def sealed(card: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> Json:
-    """The card with its digest, and with a signature where there is a key."""
+    """The model card with its digest, and with a signature where there is a key."""
     done = {key: value for key, value in card.items() if key not in APART}
     done["digest"] = {"algorithm": HASH, "value": digest_of(card)}
     if key is not None:
@@ -97,7 +82,7 @@ def sealed(card: Mapping[str, Any], key: Ed25519PrivateKey | None = None) -> Jso
 
 
 def card_text(card: Mapping[str, Any]) -> bytes:
-    """The card's file: there is one for each card."""
+    """The model card's file: there is one for each card."""
     return json.dumps(card, indent=2, allow_nan=False, ensure_ascii=False).encode("utf-8")
 
 
@@ -107,45 +92,38 @@ def too_large(data: bytes) -> bool:
 
 
 def read_card(path: Path) -> Json:
-    """A card as it stands in its file; refuses what is none, and a file that says it in other than the one way."""
+    """A model card as it stands in its file; refuses what is none, and a file that says it in other than the one way."""
     try:
-        data = read_at_most(path, MOST_BYTES, "a card")
+        data = read_at_most(path, MOST_BYTES, "a model card")
     except FileNotFoundError:
         raise DataError(
-            f"The card '{path}' is missing: without it nobody knows how the model came about. Put the card that was written "
+            f"The model card '{path}' is missing: without it nobody knows how the model came about. Put the model "
+            "card that was written "
             "with the model beside it."
         ) from None
     except DataError:
         raise
     except OSError as error:
-        raise DataError(f"The card '{path}' cannot be read: {error.strerror}.") from None
+        raise DataError(f"The model card '{path}' cannot be read: {error.strerror}.") from None
     if too_large(data):
-        raise DataError(f"'{path}' has more lists and records than a card can have ({MOST_PARTS:,}): it is not read.")
+        raise DataError(
+            f"'{path}' has more lists and records than a model card can have ({MOST_PARTS:,}): it is not read."
+        )
     card = loaded_json(data)
     if card is None:
-        raise DataError(f"The card '{path}' is damaged: it is not JSON with each key once and finite numbers.")
-    if not isinstance(card, dict) or card.get("schema") not in (CARD, *EARLIER):
-        raise InvalidInputError(f"'{path}' is no card of schema {CARD}.")
-    if card["schema"] != EARLIER[0] and not _is_text_of(data, card):
         raise DataError(
-            f"The card '{path}' is not laid out as cards are written: blanks, escapes or digits may carry other data. Do not "
+            f"The model card '{path}' is damaged: it is not JSON with each key once, finite numbers and at most "
+            f"{MOST_DEPTH} levels."
+        )
+    if not isinstance(card, dict) or card.get("schema") not in (CARD, *EARLIER):
+        raise InvalidInputError(f"'{path}' is no model card of schema {CARD}.")
+    if card["schema"] != EARLIER[0] and not is_text_of(data, card, ascii_only=False):
+        raise DataError(
+            f"The model card '{path}' is not laid out as model cards are written: blanks, escapes or digits may carry "
+            "other data. Do not "
             "pass it on; release the model again."
         )
     return card
-
-
-def _is_text_of(data: bytes, card: Json) -> bool:
-    """Whether a file is laid out as ``card_text`` does; compared piece by piece, up to the first that differs."""
-    at = 0
-    try:
-        for piece in json.JSONEncoder(indent=2, allow_nan=False, ensure_ascii=False).iterencode(card):
-            own = piece.encode("utf-8")
-            if data[at : at + len(own)] != own:
-                return False
-            at += len(own)
-    except (ValueError, RecursionError):
-        return False
-    return at == len(data)
 
 
 # keys
@@ -203,15 +181,19 @@ def verification_key(path: Path) -> Ed25519PublicKey:
             f"'{path}' holds no public key in PEM: ask the publisher of the model for it."
         ) from None
     if not isinstance(key, crypto.ed25519.Ed25519PublicKey):
-        raise InvalidInputError(f"The key '{path}' is not an {ALGORITHM} key, which signatures of cards are made with.")
+        raise InvalidInputError(
+            f"The key '{path}' is not an {ALGORITHM} key, which signatures of model cards are made with."
+        )
     return cast("Ed25519PublicKey", key)
 
 
 def _pem(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_at_most(path, KEY_BYTES, "a key")
     except FileNotFoundError:
         raise DataError(f"The key '{path}' does not exist: name a PEM file.") from None
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"The key '{path}' cannot be read: {error.strerror}.") from None
 
@@ -220,13 +202,13 @@ def _pem(path: Path) -> bytes:
 
 
 def unsealed(card: Mapping[str, Any], path: Path) -> str | None:
-    """Why a card is not as it was written, by its digest, or None."""
+    """Why a model card is not as it was written, by its digest, or None."""
     digest: Any = card.get("digest")
     wrong = DIGEST(digest, "digest")
     if wrong is not None:
-        return f"The card '{path}' was changed after it was written: it says under '{wrong}' what no digest says there."
+        return f"The model card '{path}' was changed after it was written: it says under '{wrong}' what no digest says there."
     if digest["value"] != digest_of(card):
-        return f"The card '{path}' was changed after it was written: its digest is that of other content."
+        return f"The model card '{path}' was changed after it was written: its digest is that of other content."
     return None
 
 
@@ -237,25 +219,26 @@ def signature_of(
     signature: Any = card.get("signature")
     if "signature" not in card:
         if key is not None:
-            return f"The card '{path}' has no signature, so that '{key}' cannot confirm who released it.", False
-        return "There is no signature: file and card belong together, and nothing tells who made them.", True
+            return f"The model card '{path}' has no signature, so that '{key}' cannot confirm who released it.", False
+        return "There is no signature: nothing shows who made the file and its card.", True
     crypto = _Crypto.loaded()
     if SIGNATURE(signature, "signature") is not None:
         return f"The signature of '{path}' is damaged, or has more in it than an {ALGORITHM} signature.", False
     claimed, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
     if given is not None and given.public_bytes_raw() != claimed:
-        return f"The card '{path}' was signed with another key than that of '{key}'.", False
+        return f"The model card '{path}' was signed with another key than that of '{key}'.", False
     if not _is_key(claimed):
         return (
-            f"The card '{path}' is signed with a key under which anyone can sign: the signature may carry other data. Do not "
+            f"The model card '{path}' is signed with a key under which anyone can sign: the signature may carry other "
+            "data. Do not "
             "pass it on; release the model again.",
             False,
         )
     if not _signed(crypto, claimed, value, _signed_part(card)):
-        return f"The signature of '{path}' is not one of this card: card or signature were changed.", False
+        return f"The signature of '{path}' is not one of this model card: card or signature were changed.", False
     if given is None:
         return (
-            f"The card is signed with the {ALGORITHM} key {claimed.hex()}; whose key that is only its publisher can tell.",
+            f"The model card is signed. Only its publisher can say whose key it is, an {ALGORITHM} key: {claimed.hex()}.",
             True,
         )
     return f"Card and model were signed with the private key that belongs to '{key}'.", True

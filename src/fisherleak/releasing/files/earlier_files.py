@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,24 +21,72 @@ from fisherleak.releasing.files.model_nodes import last_step, steps_of
 from fisherleak.tables import Feature
 from fisherleak.training.pipelines import PublicModel
 
-__all__ = ["as_earlier", "said_before", "typed_as"]
-
 ON_GRIDS = (
     "Scales and centres of columns are on a grid of powers of 2^(1/4), ranges that were not declared end on coarse grids, "
     "and the number of rows has two digits: a person who moves one of them across an edge of its grid, by an outlier say, "
     "is told by that, and eta does not count it."
 )
 
+FREE = "Of a model card of version 0.1.0, {}: they can carry other data. Release the model again."
+
+
+FIRST_WORDS = {
+    "with its own covariance,": "with a shape of its own,",
+    "Without noise, eta is infinite.": "Before the noise there is no finite eta: the model without it determines its data as "
+    "well as it can be determined.",
+    "and to the intercept at the centres": "and to the level at the centres",
+    "Names, kinds and categories of columns": "Names, kinds and levels of columns",
+    "An audit measures membership.": "How well presence can be told is measured beside it, by an audit.",
+    "for any record within the bounds under noise": "for whoever could be in the table, within the bounds under noise",
+    "it reveals a little about the": "it tells about the",
+    "The intercept of every class": "The level of every class",
+    "Categories of ": "Levels of ",
+    "Categories that are not listed": "Levels that are not listed",
+    "The noise has the covariance of": "The noise has the shape of",
+    "by the table's rows, for any record within the bounds": "by the table's own rows, for whoever could be there",
+    "which is not published. What the covariance reveals": "which is not told. What the shape tells",
+    "which is not published; what it reveals": "which is not told; what it tells",
+    "since with a data-dependent covariance no bound": "since with the shape of the rows' own no bound",
+    "by the rows, for any record within the bounds, since their inverse Hessian would reveal": "by the rows, for whoever could "
+    "be there, since the rows' own inverse Hessian would tell",
+    "that of the inverse Hessian, since it reveals an eta": "that of the rows' own inverse Hessian, since it tells an eta",
+    "since a data-dependent covariance would reveal an eta": "since the rows' own shape would tell an eta",
+}
+"""What sentences of cards say, and what they said in the first files of version 0.2.0, which are still read."""
+
+
+def in_first_words(sentences: Iterable[str]) -> list[str]:
+    """Sentences of a card as those files have them."""
+    found = []
+    for sentence in sentences:
+        for now, first in FIRST_WORDS.items():
+            sentence = sentence.replace(now, first)
+        found.append(sentence)
+    return found
+
+
+def free_digits(card: Json, by_table: bool = False) -> list[str]:
+    """The digits of a card of version 0.1.0, and of its model, that nothing decides; those that a table decides with it."""
+    if card["schema"] != EARLIER[-1]:
+        return []
+    told = card["noise"].get("calibrated") or {}
+    of_rows = sum(bound["from"] == "rows" and "low" in bound for bound in (told.get("bounds") or {}).values())
+    several = len(card["target"]["classes"] or ()) > 2
+    found = [f"the last digits of the intercept{'s' * several}", *["the last digits of the noise scale"] * bool(told)]
+    found += ["every digit of the probability of another noise scale"] * (told.get("probability") is not None)
+    found += [f"every digit of the bounds from rows of {of_rows} columns"] * (of_rows > 0 and not by_table)
+    return [FREE.format(", ".join(found))]
+
 
 def said_before(sentences: Sequence[str]) -> list[str]:
-    """Sentences of a card in the words of version 0.1.0."""
+    """Sentences of a model card in the words of version 0.1.0."""
     units = {
         f" {DEVIATIONS}": "",
         "all in standard deviations": "in standard units",
         "standard deviations": "standard units",
     }
     found = []
-    for sentence in sentences:
+    for sentence in in_first_words(sentences):
         for now, before in units.items():
             sentence = sentence.replace(now, before)
         if sentence != ROWS_TOLD:
@@ -47,7 +95,7 @@ def said_before(sentences: Sequence[str]) -> list[str]:
 
 
 def as_earlier(card: Json) -> Json:
-    """A card as version 0.1.0 wrote it: levels and classes as texts, and no word on which number a gap is of."""
+    """A model card as version 0.1.0 wrote it: levels and classes as texts, and no word on which number a gap is of."""
     columns = [
         {
             key: [str(level) for level in value] if key == "levels" else value

@@ -13,7 +13,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,19 +22,26 @@ from typing import Any, Self
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError
 
-__all__ = ["ModelFile", "holds", "loaded_json", "read_at_most"]
-
 SCHEMA = "schema.json"
 WHEN = (1980, 1, 1, 0, 0, 0)
 """The time of every member: the earliest that a zip can say."""
 WRITING = timedelta(minutes=10)
 """How long version 0.1.0 took to write a file, at most."""
-PART_BYTES = 32
-"""What a list or a record of a tree takes at least, a tenth of what any took: parsed, an empty one has 64 bytes."""
+PART_BYTES, PIECE_BYTES = 128, 13
+"""What a list or a record of a tree takes of its text at least, and what any mark between its pieces does (a comma, a colon, a
+bracket): half of the least that any took. Parsed, a record has 64 bytes and more, and a key with its value some 200."""
+MEMBER_BYTES, SMALL, ENTRY = 2**10, 2**18, b"PK\x01\x02"
+"""What a file has for each member at least, a tenth of what any had, but for small ones, and how the entry of one begins. Read,
+an entry takes many times its bytes, and those of empty members may lie on each other."""
+MOST_DEPTH = 60
+"""Lists and records within each other, at most: models have 23, cards six."""
 LONGEST_KEY = 100
 """Characters of a key of a tree, at most: attributes and steps have names of their own, never those of columns."""
-SYSTEMS = (0, 3)
-"""Windows and all others, as Python writes it."""
+MARK = re.compile(rb'(?:[^"\[\]{},:]++|"(?:[^"\\]++|\\.?)*+(?:"|\Z))*+(?:[\[\]{},:]|\Z)', re.DOTALL)
+"""Up to the next mark of JSON that is in no string, or to the end: no place is looked at twice, and nothing is copied."""
+OPENING, CLOSING, MARKS = b"[{", b"]}", b"[]{},:"
+SYSTEM = 3
+"""What every member says wrote it; version 0.1.0 wrote 0 on Windows."""
 
 
 @dataclass(frozen=True)
@@ -64,29 +71,13 @@ class ModelFile:
         checksum : str
             SHA-256 of the bytes that are read, in hexadecimal: a file that was exchanged since it was computed is refused.
         """
-        data = read_at_most(path, most, "a model with this card")
-        if hashlib.sha256(data).hexdigest() != checksum:
-            raise DataError(
-                f"'{path}' was exchanged while it was checked: keep it in a folder that nobody else writes to."
-            )
-        try:
-            archive = zipfile.ZipFile(io.BytesIO(data))
-            infos = archive.infolist()
-            _check_members(path, archive, len(data))
-            if earlier:
-                _check_earlier(path, infos)
-            members = {info.filename: archive.read(info) for info in infos}
-        except DataError:
-            raise
-        except Exception as error:  # zipfile has many ways to say that it is damaged
-            raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
-        if _zipped([(info, members[info.filename]) for info in infos]) != data:
-            raise holds(path, _where(data, infos))
+        infos, members = _members(path, most, checksum, earlier)
         try:
             text = members.pop(SCHEMA, b"")
-            dense = PART_BYTES * (text.count(b"[") + text.count(b"{")) > len(text)
-            tree = None if dense else loaded_json(text)
-            if not isinstance(tree, dict) or _as_text(tree) != text:
+            if _too_dense(text):
+                raise holds(path, f"a {SCHEMA} that is not written as skops writes it (too many pieces for its size)")
+            tree = loaded_json(text)
+            if not isinstance(tree, dict) or not is_text_of(text, tree):
                 raise holds(path, f"a {SCHEMA} that is not written as skops writes it")
             numbered = cls(tree, members).numbered(path)
             if not earlier and not (numbered.same_as(cls(tree, members)) and _in_one_form(infos)):
@@ -134,13 +125,17 @@ class ModelFile:
     def encoded(self) -> bytes:
         """The file itself."""
         members = [*self.arrays.items(), (SCHEMA, _as_text(self.tree))]
-        return _zipped([(zipfile.ZipInfo(name, WHEN), data) for name, data in members])
+        infos = [zipfile.ZipInfo(name, WHEN) for name, _ in members]
+        for info in infos:
+            info.create_system = SYSTEM
+        return _zipped([(info, data) for info, (_, data) in zip(infos, members, strict=True)])
 
 
 def holds(path: Path, what: str) -> DataError:
     """The refusal of a file with something in it that no released model has."""
     return DataError(
-        f"'{path}' holds {what}, which no model that was released with this card has: it may carry other data. Do not pass it "
+        f"'{path}' holds {what}, which no model that was released with this model card has: it may carry other data. "
+        "Do not pass it "
         "on; release the model again."
     )
 
@@ -156,14 +151,85 @@ def read_at_most(path: Path, most: int, what: str) -> bytes:
     return data
 
 
+def _members(path: Path, most: int, checksum: str, earlier: bool) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
+    """The members of a file that has nothing beside them."""
+    data = read_at_most(path, most, "a model with this model card")
+    if hashlib.sha256(data).hexdigest() != checksum:
+        raise DataError(f"'{path}' was exchanged while it was checked: keep it in a folder that nobody else writes to.")
+    if MEMBER_BYTES * data.count(ENTRY) > max(len(data), SMALL):
+        raise holds(path, f"more than one member for each {MEMBER_BYTES:,} bytes")
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        infos = archive.infolist()
+        _check_members(path, archive, len(data))
+        if earlier:
+            _check_earlier(path, infos)
+        members = {info.filename: archive.read(info) for info in infos}
+    except DataError:
+        raise
+    except Exception as error:  # zipfile has many ways to say that it is damaged
+        raise DataError(f"'{path}' is damaged ({type(error).__name__}): release the model again.") from None
+    if _zipped([(info, members[info.filename]) for info in infos]) != data:
+        raise holds(path, _where(data, infos))
+    return infos, members
+
+
 def loaded_json(text: bytes | None) -> Any:
-    """JSON with each key once and with finite numbers; None for anything else."""
+    """JSON with each key once, finite numbers and at most ``MOST_DEPTH`` levels; None for anything else."""
+    if _nested_too_deep(text or b""):
+        return None
     try:
         return json.loads(
             (text or b"").decode("utf-8"), object_pairs_hook=_once, parse_constant=_refused, parse_float=_finite
         )
     except (ValueError, RecursionError):
         return None
+
+
+def _nested_too_deep(text: bytes) -> bool:
+    """Whether brackets go too deep, before anything is built of them; those in strings do not count."""
+    depth = 0
+    for mark in _marks(text):
+        depth += (mark in OPENING) - (mark in CLOSING)
+        if depth > MOST_DEPTH:
+            return True
+    return False
+
+
+def _too_dense(text: bytes) -> bool:
+    """Whether a tree would take many times its text in memory, before anything is built of it."""
+    parts, pieces, size = 0, 0, len(text)
+    for mark in _marks(text):
+        parts += mark in OPENING
+        pieces += mark not in CLOSING
+        if PART_BYTES * parts > size or PIECE_BYTES * pieces > size:
+            return True
+    return False
+
+
+def _marks(text: bytes) -> Iterator[int]:
+    """Brackets, commas and colons that are in no string, in their order."""
+    for found in MARK.finditer(text):
+        end = found.end()
+        if end > found.start() and text[end - 1] in MARKS:
+            yield text[end - 1]
+
+
+def is_text_of(text: bytes, content: Json, ascii_only: bool = True) -> bool:
+    """Whether a text is the one way to write its content: compared piece by piece, up to the first that differs.
+
+    Written as a whole, what is nested deep would take many times the text: each of its numbers has blanks before it.
+    """
+    at = 0
+    try:
+        for piece in json.JSONEncoder(indent=2, allow_nan=False, ensure_ascii=ascii_only).iterencode(content):
+            own = piece.encode("utf-8")
+            if text[at : at + len(own)] != own:
+                return False
+            at += len(own)
+    except (ValueError, RecursionError):
+        return False
+    return at == len(text)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Json:
@@ -224,9 +290,8 @@ def _check_earlier(path: Path, infos: list[zipfile.ZipInfo]) -> None:
 
 
 def _in_one_form(infos: list[zipfile.ZipInfo]) -> bool:
-    """Whether members have the time that all have, of one system, and the tree comes last."""
-    times, systems = ({getattr(info, name) for info in infos} for name in ("date_time", "create_system"))
-    return infos[-1].filename == SCHEMA and times == {WHEN} and len(systems) == 1
+    """Whether members have the time and the system that all have, and the tree comes last."""
+    return infos[-1].filename == SCHEMA and {(info.date_time, info.create_system) for info in infos} == {(WHEN, SYSTEM)}
 
 
 def _where(data: bytes, infos: list[zipfile.ZipInfo]) -> str:
@@ -244,6 +309,6 @@ def _zipped(members: list[tuple[zipfile.ZipInfo, bytes]]) -> bytes:
         for info, data in members:
             made = zipfile.ZipInfo(info.filename, info.date_time)
             made.external_attr = 0o600 << 16
-            made.create_system = info.create_system if info.create_system in SYSTEMS else SYSTEMS[-1]
+            made.create_system = info.create_system if info.create_system == 0 else SYSTEM
             archive.writestr(made, data)
     return buffer.getvalue()

@@ -17,8 +17,6 @@ from fisherleak._support.namespaces import Json
 from fisherleak.releasing.cards.card_fields import VERSION
 from fisherleak.releasing.files.model_files import ModelFile
 
-__all__ = ["decoded", "differing", "last_step", "scikit_learn_of", "steps_of"]
-
 BY_VERSION: dict[tuple[str, str], dict[tuple[int, int], str | None]] = {
     ("ColumnTransformer", "force_int_remainder_cols"): {(1, 6): "true", (1, 7): '"deprecated"', (1, 9): None},
     ("HalfGammaLoss", "device"): {(1, 6): None, (1, 9): "null"},

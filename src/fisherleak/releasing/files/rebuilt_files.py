@@ -1,4 +1,4 @@
-"""Whether a model's file holds what its card accounts for and nothing else: it is built again from these, and compared.
+"""Whether a model's file holds what its model card accounts for and nothing else: it is built again from these, and compared.
 
 All of a released model but its parameters follows from its card. The parameters are read off their places, held against the
 card's grid, and put into a model that is built anew. The file must be that model's, byte for byte. Where it was written with
@@ -10,34 +10,29 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.namespaces import Json
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.errors import DataError
 from fisherleak.models.estimators import set_parameters
+from fisherleak.releasing.cards.card_fields import CARD
 from fisherleak.releasing.cards.cards import model_of
-from fisherleak.releasing.cards.signatures import CARD
 from fisherleak.releasing.files.earlier_files import typed_as
 from fisherleak.releasing.files.model_files import ModelFile, holds
 from fisherleak.releasing.files.model_nodes import decoded, differing, last_step, scikit_learn_of, steps_of
-from fisherleak.training.pipelines import PublicModel, off_the_grid, pipeline_with
+from fisherleak.training.pipelines import PublicModel, frame_of_features, off_the_grid, pipeline_with
 
-__all__ = ["check_rebuilt", "check_size", "most_bytes"]
-
-Vector = NDArray[np.float64]
 MODEL_BYTES, NUMBER_BYTES, CATEGORY_BYTES, LEVEL_BYTES = 2**20, 2**14, 2**18, 2**13
 PARAMETER_BYTES, CHARACTER_BYTES = 2**6, 2**6
 """What a file takes at most: for itself, and for every number, category, level or class, parameter and character of a name or
 level (some times what any of them took)."""
 MOST_BYTES = 2**29
-"""Of any file of a model, whatever its card says."""
+"""Of any file of a model, whatever its model card says."""
 ENCODER_BYTES, INDICATOR_BYTES = 24_000, 14_000
 """What a category's encoder takes at least, and an indicator of gaps: two thirds of the least that any took. A card cannot make
 a small file cost the time of a large one."""
@@ -50,7 +45,7 @@ SKOPS = re.compile(r"0\.[1-9][0-9]?\.[0-9]")
 def check_rebuilt(path: Path, card: Json) -> tuple[Pipeline, str | None]:
     """The model in a file, built anew, and the version of skops where it is another than here.
 
-    Refuses a file that is not the one that its card and its parameters on the grid give.
+    Refuses a file that is not the one that its model card and its parameters on the grid give.
 
     Nothing is loaded from the file but the numbers in it: a file of other versions of scikit-learn or skops gives the model of
     the version that runs.
@@ -74,7 +69,7 @@ def _model_in(path: Path, card: Json) -> tuple[Pipeline, str | None]:
     same = own.same_as(file)
     wrong = None if same else next(differing(decoded(file), decoded(own)), None)
     if wrong is None and scikit_learn_of(file.tree) != card["versions"]["scikit-learn"]:
-        wrong = "another version of scikit-learn than its card"
+        wrong = "another version of scikit-learn than its model card"
     if wrong is None and not same and _versions(file) == _versions(own):
         wrong = "attributes that this version of scikit-learn does not write so"
     protocol, skops, _ = _versions(file)
@@ -87,7 +82,7 @@ def _model_in(path: Path, card: Json) -> tuple[Pipeline, str | None]:
 
 
 def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:
-    """Refuse a file with other numbers of columns or parameters than its card, before anything of that size is built."""
+    """Refuse a file with other numbers of columns or parameters than its model card, before anything of that size is built."""
     numbers = sum(feature.kind == "number" for feature in model.features)
     steps = len(model.features) - numbers + (numbers > 0)
     coef = file.arrays[last_step(file.tree)["coef_"]["file"]]
@@ -96,11 +91,11 @@ def _check_sizes(path: Path, file: ModelFile, model: PublicModel) -> None:
     least = ENCODER_BYTES * (len(model.features) - numbers - gaps) + INDICATOR_BYTES * gaps
     found = len(steps_of(file.tree)[0]["transformers"]["content"])
     if found != steps or len(coef) < 8 * (model.parameters - outputs) or path.stat().st_size < least:
-        raise holds(path, "another number of columns or parameters than its card")
+        raise holds(path, "another number of columns or parameters than its model card")
 
 
 def most_bytes(card: Json) -> int:
-    """Of a file with this card; of one with a card that nobody checks, as of schema 1, what any file has."""
+    """Of a file with this model card; of one with a model card that nobody checks, as of schema 1, what any file has."""
     try:
         texts = len(json.dumps([card["columns"], card["target"]]))
         kinds = [column["kind"] for column in card["columns"]]
@@ -114,10 +109,12 @@ def most_bytes(card: Json) -> int:
 
 
 def check_size(path: Path, card: Json) -> None:
-    """Refuse a file that is larger than a model with this card, before any of it is read."""
+    """Refuse a file that is larger than a model with this model card, before any of it is read."""
     most = most_bytes(card)
     if path.stat().st_size > most:
-        raise DataError(f"'{path}' is larger than a model with this card can be ({most:,} bytes): it is not read.")
+        raise DataError(
+            f"'{path}' is larger than a model with this model card can be ({most:,} bytes): it is not read."
+        )
 
 
 # Parameters
@@ -164,11 +161,24 @@ def _check_grid(path: Path, model: PublicModel, raw: Vector, grid: Any, earlier:
     outputs = len(model.classes) if model.kind.several else 1
     room = np.zeros(raw.size)
     if earlier:
-        largest = np.abs(raw).max() * (1.0 + math.fsum(abs(feature.centre) for feature in model.features))
-        room[-outputs:] = raw.size * np.finfo(float).eps * largest / steps[-outputs:]
+        room[-outputs:] = _rounded_in_intercepts(model, raw) / steps[-outputs:]
     off = int(np.sum(~(away <= room)))
     if off:
-        raise holds(path, f"{off} of {raw.size} parameters that are off the card's grid")
+        raise holds(path, f"{off} of {raw.size} parameters that are off the model card's grid")
+
+
+def _rounded_in_intercepts(model: PublicModel, raw: Vector) -> Vector:
+    """How far intercepts b = level - sum c m, summed in floats, are from the level's own, for each output.
+
+    A sum of k products in any order is off by k u sum |c m|, u = 2^-53, its difference from the level by u |b|; here, every
+    product by u |c m| and their sum with b by u |b + sum c m|.
+    """
+    frame = frame_of_features(model.features)
+    coef, below = frame.by_output(raw)
+    terms, unit = np.abs(coef * frame.centres), np.finfo(float).eps / 2
+    levels = np.abs(below + (coef * frame.centres).sum(axis=1))
+    rounded = (np.count_nonzero(terms, axis=1) + 1) * terms.sum(axis=1) + np.abs(below) + levels
+    return np.asarray(unit * rounded)
 
 
 def _versions(file: ModelFile) -> list[Any]:

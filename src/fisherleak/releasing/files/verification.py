@@ -1,6 +1,6 @@
-"""Whether a released model, its card and a signature belong together, and hold nothing else; no table is needed.
+"""Whether a released model, its model card and a signature belong together, and hold nothing else; no table is needed.
 
-What the card claims of the data is another question, which an audit of the table answers (``confirmations``).
+What the model card claims of the data is another question, which an audit of the table answers (``confirmations``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fisherleak._support.atomic import NO_MODEL, refuse_missing
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.releasing.cards.card_checks import check_card
+from fisherleak.releasing.cards.card_fields import CARD, EARLIER
+from fisherleak.releasing.cards.names_on_cards import DECLARATIONS
 from fisherleak.releasing.cards.signatures import (
-    CARD,
-    EARLIER,
     card_path,
     file_digest,
     read_card,
@@ -25,60 +25,53 @@ from fisherleak.releasing.cards.signatures import (
     unsealed,
     verification_key,
 )
+from fisherleak.releasing.files.earlier_files import free_digits
 from fisherleak.releasing.files.rebuilt_files import check_rebuilt, check_size
 from fisherleak.releasing.ledgers import recorded_on
 from fisherleak.releasing.noise.any_record_noise import declared_ends
-
-__all__ = [
-    "CLAIMS",
-    "DECLARED",
-    "LEDGER",
-    "NO_KEY",
-    "NO_SIGNATURE",
-    "OTHER_ENTRIES",
-    "OTHER_NAMES",
-    "WHOLE",
-    "WHOLE_EARLIER",
-    "Verification",
-    "verify",
-    "whole_model",
-]
+from fisherleak.releasing.noise.shaping import covariance_words
 
 WHOLE = (
-    "The file is the one that its card and its parameters give, byte for byte, or node by node where other versions of "
-    "scikit-learn or skops wrote it, and the card has the fields and sentences that cards have: nothing else is in either. "
-    "Names, levels and settings are as whoever released it gave them; an audit holds them against the table."
+    "The file holds what its model card and parameters give, and the model card what model cards have. Nothing else is in "
+    "either. The file was built again and compared byte for byte, or node by node where other versions of scikit-learn "
+    "or skops wrote it. Names, categories and settings are as the publisher gave them; an audit checks them against the table."
 )
 WHOLE_EARLIER = (
-    "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters were checked. The "
-    "numbers, times and orders that skops wrote into the file were not, and can carry other data."
+    "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters (but for the last "
+    "digits of intercepts) were checked. The numbers, times, orders and system in the file were not, and can carry "
+    "other data."
 )
 OTHER_SKOPS = "The file says that {} wrote it, which is another than here: that was compared with nothing."
 EARLIEST = (
-    "The card is of schema 1: digests and signature were checked, and nothing else of file or card. Either can carry other "
+    "The model card is of schema 1: digests and signature were checked, and nothing else of file or model card. "
+    "Either can carry other "
     "data; release the model again."
 )
 CLAIMS = (
-    "What the card claims of the data: noise (kind, scale, whether it was given), limit, whether rows were reweighted, "
-    "columns, categories and settings. An audit of the table with this released model compares them."
+    "What the model card claims about the data: an audit of the table with this released model checks that. The claims are "
+    "noise (kind, scale, whether it was given), limit, bounds from rows, whether rows were reweighted, columns, categories and "
+    "settings."
 )
-OTHER_NAMES = "Names of columns that the card has beside the model's, under {}: whether the table has them."
-DECLARED = (
-    "Declared bounds of {} columns, in every digit: whoever released the model gave them. An audit checks that no row is "
-    "beyond them."
+OTHER_NAMES = "Whether the table has the columns that the model card names beside the model's, under {}."
+DECLARED = "Declared bounds of {} columns, in every digit: the publisher gave them. An audit checks that no row is beyond them."
+AS_GIVEN = (
+    "Whether the table needs the declarations under {}. They stand as they were given, and no audit shows it either."
 )
-LEDGER = "The release's number and mark on a ledger: with `ledger` they are compared with that."
+LEDGER = "The release's number and mark on a ledger: `ledger` checks them."
 OTHER_ENTRIES = (
-    "What the ledger says of other releases: the card of each shows whether its own entry was changed. Someone who holds the "
-    "ledger can change an entry and, where it has no signature, the card with it."
+    "What the ledger says of other releases. The model card of each shows whether its own entry was changed. Someone "
+    "who holds the "
+    "ledger can change an entry and, where it has no signature, the model card with it."
 )
 NO_SIGNATURE = (
-    "Whether the card is the one that was released: someone who changes a card can compute its digest again, and only a "
-    "signature shows it. A release makes one with `sign`, and verifying with `key` checks it."
+    "Whether the model card is the one that was released: only a signature shows that. Someone who changes a model "
+    "card can compute its "
+    "digest again. A release makes a signature with `sign`, and verifying with `key` checks it."
 )
 NO_KEY = (
-    "Whose key signed the card: someone who changes a card can sign it again with a key of their own, and can choose digits of "
-    "key and signature. Give the publisher's key with `key`."
+    "Whose key signed the model card: give the publisher's key with `key`. Someone who changes a model card can sign "
+    "it again with a key "
+    "of their own, and can choose digits of key and signature."
 )
 
 
@@ -97,9 +90,9 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
     Parameters
     ----------
     path : Path
-        The model's file; its card is ``path`` + ".json".
+        The model's file; its model card is ``path`` + ".json".
     key : Path, optional
-        The publisher's public key. The card must then be signed with its private one.
+        The publisher's public key. The model card must then be signed with its private one.
     ledger : Path, optional
         The ledger that must record this release.
     """
@@ -127,11 +120,15 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
 
 
 def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
-    """What stands on a card and was held against nothing."""
-    found = [CLAIMS]
+    """What stands on a model card and was compared with nothing."""
+    found = [CLAIMS, *free_digits(card)]
     known = card["schema"] != EARLIER[0]  # of schema 1 nothing says what its fields hold
     if known and (others := _other_names(card)):
         found.append(OTHER_NAMES.format(", ".join(others)))
+    if known and (given := [f"settings.{name}" for name in DECLARATIONS if card["settings"][name]]):
+        found.append(AS_GIVEN.format(", ".join(given)))
+    if known and (covariance := covariance_words(card)):
+        found.append(covariance)
     if known and (declared := declared_ends(card)):
         found.append(DECLARED.format(declared))
     if "ledger" in card:
@@ -165,13 +162,17 @@ def _file(path: Path, card: Json) -> tuple[str, bool]:
     except DataError as error:
         return str(error), False
     if not isinstance(model, dict) or file_digest(path) != model.get("file_sha256"):
-        return f"'{path}' is not the model that its card describes: one of them was changed or damaged.", False
-    return "The model's file is the one that the card describes, by its checksum.", True
+        return f"'{path}' is not the model that its model card describes: one of them was changed or damaged.", False
+    return "The file has the checksum that its model card states.", True
 
 
 def _content(path: Path, card: Json) -> tuple[str, bool]:
     wrong = unsealed(card, card_path(path))
-    return ("The card says what it said when it was written, by its digest.", True) if wrong is None else (wrong, False)
+    return (
+        ("The model card has the digest that was computed when it was written.", True)
+        if wrong is None
+        else (wrong, False)
+    )
 
 
 def _whole(path: Path, card: Json) -> tuple[str, bool]:

@@ -1,7 +1,13 @@
-"""The noise of a release for whoever could be in the table: bounds in the columns' own units, and what a card says of them.
+"""The noise of a release for any record within the bounds: bounds in the columns' own units, and what a card says of them.
 
 Limits on rows are in standard units, bounds in the columns' own. So the model is calibrated on a table of numbers in public
 units and of levels, and its record is brought back: a column from low to high, declared or taken from rows.
+
+Also here: whether replacing one row leaves all that a card tells beside the noise as it is: what the scale of the
+noise rests on.
+
+Kinds of columns are taken as they are; the kind of model, levels, columns that are left out, centres and scales are looked at.
+All of it errs on one side: what may change counts as changed.
 """
 
 from __future__ import annotations
@@ -16,35 +22,151 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.checks import nearest
+from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
+from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibrated import ADMISSIBLE, calibration_of
+from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
-from fisherleak.protection.calibrate.calibration import calibrate, remembering
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError
-from fisherleak.protection.certificates.declared_bounds import LABEL, admissible_rows
-from fisherleak.protection.data_dependent.hessian_shape import linear_part, public_curvature
+from fisherleak.protection.calibrate.calibration import calibrate_for_any_record, remembering
+from fisherleak.protection.certificates.any_record import NoUsefulBoundError, copies_enough
+from fisherleak.protection.certificates.declared_bounds import LABEL, NORM, allowed_records
 from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
-from fisherleak.protection.release.penalty_and_shape import PENALTIES, PublicPenalty, PublicShape
-from fisherleak.releasing.noise.stable_under_replacement import is_settled
+from fisherleak.protection.noise_scale_grid import seven_digits
+from fisherleak.protection.release.penalty_and_shape import (
+    DEVIATIONS_IN_A_UNIT,
+    PENALTIES,
+    PublicNumbers,
+    taken_to_vary,
+)
+from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
+from fisherleak.tables.decide.target import FEWEST_CODED, MOST_ASSUMED
+from fisherleak.tables.design.gaps import Gaps, has_feature, has_level
 from fisherleak.training.trained_model import Settings, Trained, trained_on
 
-__all__ = [
-    "admitted_noise",
-    "declared_ends",
-    "declared_on",
-    "least_admitted",
-    "public_penalty",
-    "public_shape",
-    "shape_of_card",
-]
+DIGITS = 9
+"""Decimals of labels that came back from standard units."""
+
+
+def is_settled(design: Design, settings: Settings, bounds: Json) -> bool:
+    """Whether one row more, less or exchanged within its bounds, or one person's, leaves all of it as it is."""
+    return (
+        kind_settled(design)
+        and not design.thin
+        and all(_feature_settled(design, settings, feature) for feature in design.features)
+        and _units_settled(design, bounds)
+    )
+
+
+def kind_settled(design: Design) -> bool:
+    """Whether the kind of model stays: it was given, or the labels are far from those that ask for another one."""
+    target, most = design.target, most_rows(design)
+    if not target.assumed:
+        return True
+    labels = np.asarray(design.labels())
+    if labels.dtype.kind not in "fiu":
+        return True  # classes of text, of which there are always enough rows
+    values, counts = np.unique(np.round(labels, DIGITS), return_counts=True)
+    if target.classes:
+        return bool(counts.min() - most >= (FEWEST_CODED if len(values) > 2 else 1))
+    left = len(values) - min(most, int(np.sum(counts <= most)))
+    if left <= 2:
+        return False
+    whole = values % 1 == 0
+    if counts[~whole].sum() > most or left > MOST_ASSUMED:
+        return True
+    # codes of classes are a run from 0 or 1: no row makes one of numbers that lack several rows of another
+    stays = values[counts > most]
+    between = np.count_nonzero(whole & (values >= 1) & (values <= stays.max(initial=0)))
+    if most < FEWEST_CODED and (stays.min(initial=0) < 0 or between < stays.max(initial=0)):
+        return True
+    # codes of classes come about where every number that too few have goes, or gets enough
+    short = counts[whole & (counts < FEWEST_CODED)]
+    return bool(np.sum(np.minimum(short, FEWEST_CODED - short)) > 2 * most)
+
+
+def most_rows(design: Design) -> int:
+    """Rows of one person at most."""
+    return 1 if design.people is None else int(design.people.sizes.max())
+
+
+def _feature_settled(design: Design, settings: Settings, feature: Feature) -> bool:
+    """Whether a column stays, with its levels: those that are not declared have rows to spare."""
+    if feature.of is not None:
+        return True
+    if not _gaps_settled(feature):
+        return False
+    X, most = np.asarray(design.X), most_rows(design)
+    if feature.kind == "number":
+        if not feature.few:
+            return True
+        _, counts = np.unique(X[~design.lacking(feature), feature.columns[0]], return_counts=True)
+        return bool(counts.sum() - counts.max() - most >= settings.rare)
+    if feature.name in dict(settings.levels):
+        return True
+    counts = X[:, list(feature.columns)].sum(axis=0)
+    fewest = min([X.shape[0] - counts.sum(), *counts])
+    return not (feature.pooled or feature.strays or fewest <= settings.rare)
+
+
+def _units_settled(design: Design, bounds: Json) -> bool:
+    """Whether replacing one row by another within its bounds leaves all public centres and scales as they are."""
+    moved = design.unbounded
+    known = {
+        f.name: ((f.centre, f.scale), design.raw(f)[~design.lacking(f)]) for f in design.features if f.name in moved
+    }
+    target = design.target
+    if target.bounds is None and not target.classes:
+        own = target.centre + target.scale * np.asarray(design.y, dtype=np.float64)
+        centre, scale = float(own.mean()), float(own.std())
+        # a label that is not standardised is counted in such a unit too
+        known[target.name] = (
+            (target.centre, target.scale) if target.standardised else public_units(centre, scale),
+            own,
+        )
+    return all(
+        unit_settled(units, Moments.of(values), float(bounds[name]["low"]), float(bounds[name]["high"]))
+        for name, (units, values) in known.items()
+    )
+
+
+def unit_settled(units: tuple[float, float], known: Moments, low: float, high: float, rows: int = 1) -> bool:
+    """Whether k values more, less or exchanged between two ends move neither centre nor scale across an edge of its grid."""
+    return {public_units(*each) for each in moved_moments(known, low, high, rows)} == {units}
+
+
+def moved_moments(known: Moments, low: float, high: float, rows: int = 1) -> list[tuple[float, float]]:
+    r"""Means and standard deviations between which those with k values more, less or exchanged lie; none where one may be zero.
+
+    With m the mean, R the farthest end from it and r = n - k, the mean moves by at most k (high - low) / r and the variance by
+    at most :math:`k R^2 / r + (k (high - low) / r)^2`.
+    """
+    mean, variance, left = known.mean, known.squares / known.count, known.count - rows
+    if left <= 0:
+        return []
+    shifted, reach = rows * (high - low) / left, max(high - mean, mean - low)
+    moved = rows * reach**2 / left + shifted**2
+    if variance <= moved:
+        return []
+    shifts, changes = (-shifted, shifted), (-moved, moved)
+    return [(mean + shift, math.sqrt(variance + change)) for shift in shifts for change in changes]
+
+
+def _gaps_settled(feature: Feature) -> bool:
+    """Whether one more or one less who lacks a column changes neither a level nor a feature for that."""
+    gaps, rule = feature.gaps, has_feature if feature.kind == "number" else has_level
+    if feature.kind == "category" and feature.pooled:
+        return True
+    near = [Gaps(gaps.rows, gaps.lacking + k, gaps.having - k) for k in (-1, 0, 1)]
+    return len({rule(each) for each in near}) == 1
+
 
 Bounds = Mapping[str, tuple[float, float]]
 Shape = NDArray[np.float64] | str | None
@@ -52,19 +174,36 @@ MOST_TRIED, MOST_TRIED_HELD = 300, 1000
 """Parameters of a model for which they are tried; the second where all have a penalty, which takes seconds."""
 FAR = 6.0
 """Columns whose bounds reach farther than this from their centre, in standard units, are named where no bound holds."""
+NOT_ENOUGH = f"No `l2` up to {PENALTIES[-1]:g} is enough with these bounds."
 MOST_NAMED = 3
 """At a time: without them the refusal, if it is still one, names others."""
 
 
-def public_penalty(
-    trained: Trained, rows: int, limit: float, bounds: Bounds | None = None, columns: Sequence[str] | None = None
-) -> PublicPenalty:
-    """The penalty for a limit on every row, from the size of a model, the rounded number of rows and who could be there.
+def public_numbers(
+    trained: Trained,
+    rows: int,
+    limit: float,
+    columns: Sequence[str] | None = None,
+    bounds: Bounds | None = None,
+    reach: tuple[float, float] | None = None,
+) -> PublicNumbers:
+    """What the rule for penalty and covariance knows of a trained model; ``rows`` are rounded.
 
-    A limit on ``columns`` is in their own units; it is taken in standard ones, the least of them.
+    A limit on ``columns`` is in their own units; it is taken in standard ones, the least of them. ``reach`` is of ``reach_of``
+    with these bounds, where it is known.
     """
-    own, classes = _in_one_unit(trained, limit, columns), trained.outputs if trained.kind.several else None
-    return PublicPenalty(trained.parameters, rows, own, _reach(trained, bounds)[0], classes)
+    loss, target, times = trained.fit.loss, trained.design.target, _times(trained.design)
+    own, (longest, widest) = _in_one_unit(trained, limit, columns), reach or reach_of(trained, bounds)
+    widest = 0.0 if trained.folding is None else widest  # no column's scale moves
+    return PublicNumbers(
+        *(trained.parameters, rows, own, own / max(times.values(), default=1.0), longest, widest),
+        typical=1.0 + sum(times.get(f.name, 1.0) ** -2 for f in trained.design.features),
+        varies=taken_to_vary(loss.unit_curvature, target.bounds is not None) * trained.unit**2,
+        curvature=1.0 if loss.traits is None else public_curvature(loss),
+        squared=loss.unit_curvature,
+        classes=trained.outputs if trained.kind.several else None,
+        shaped=not (trained.kind.several or loss.traits is None),
+    )
 
 
 def _in_one_unit(trained: Trained, limit: float, columns: Sequence[str] | None) -> float:
@@ -81,36 +220,22 @@ def _times(design: Design) -> dict[str, float]:
     """
     known = {feature.name: feature.bounds for feature in design.features if feature.kind == "number"}
     known |= {design.target.name: design.target.bounds} if design.target.standardised else {}
-    return {name: 1.0 if bounds is None else math.sqrt(12.0) for name, bounds in known.items()}
+    return {name: 1.0 if bounds is None else DEVIATIONS_IN_A_UNIT for name, bounds in known.items()}
 
 
-def public_shape(
-    trained: Trained, rows: int, limit: float, columns: Sequence[str] | None = None, bounds: Bounds | None = None
-) -> PublicShape:
-    """The shape for a limit, from the same numbers and the penalty; none of the rows' own is counted for several outputs."""
-    size, loss = trained.parameters, trained.fit.loss
-    # what a shape tells is about standard deviations, and so is the limit that it is held against
-    own = _in_one_unit(trained, limit, columns) / max(_times(trained.design).values(), default=1.0)
-    if trained.kind.several or loss.traits is None:
-        return PublicShape(size, rows, own, 0.0, 0.0, trained.l2, possible=False)
-    longest, widest = _reach(trained, bounds)
-    penalty = trained.l2 / public_curvature(loss)
-    return PublicShape(size, rows, own, longest, widest, penalty, squared=loss.unit_curvature)
-
-
-def _reach(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
-    """The longest admissible row with its constant, and how far apart values of a number are whose column's scale they move.
+def reach_of(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
+    """The longest record within the bounds with its constant, and how far apart values of a number are, at every penalty.
 
     Both in standard deviations of columns, as ``_times`` takes them.
     """
     leak, times = _with_levels(trained), _times(trained.design)
     jacobian, declared = one_release(measurement(leak).information), _in_standard_units(trained.design, bounds or {})
-    admissible = admissible_rows(jacobian, measurement(leak).table, declared)
+    allowed = allowed_records(jacobian, measurement(leak).table, declared)
     names = [attribute.name for attribute in jacobian.attributes]
-    own = zip(names, admissible.parts, strict=True)
+    own = zip(names, allowed.parts, strict=True)
     farthest = [times.get(name, 1.0) ** 2 * float(np.max(np.sum(part**2, axis=1))) for name, part in own]
-    moved = () if trained.folding is None else admissible.bounds.items()
-    widths = [times[name] * (each["high"] - each["low"]) for name, each in moved if name != LABEL and "low" in each]
+    ends = {name: each for name, each in allowed.bounds.items() if name != LABEL and "low" in each}
+    widths = [times[name] * (each["high"] - each["low"]) for name, each in ends.items()]
     return math.sqrt(1.0 + sum(farthest)), max(widths, default=0.0)
 
 
@@ -122,25 +247,44 @@ def admitted_noise(
     bounds: Bounds | None = None,
     random_state: Seed = None,
     shape: Shape = None,
+    remedy: bool = True,
+    rows_per_person: int | None = None,
+    searched: bool = True,
 ) -> Noise:
     """The least noise on a public grid with which nobody who could be in the table has an eta above a limit.
 
     The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit. ``shape`` is
-    a public matrix, or "hessian" or "least-loss" for the rows' own, which is counted.
+    a public matrix, or "hessian" or "least-loss" for the rows' own, which is counted. With ``remedy`` a refusal names the
+    penalty that is enough, which takes several fits. With ``rows_per_person`` the limit is on all rows of a person.
+    ``searched`` is as in ``calibrate_for_any_record``.
     """
+    _refuse_reserved(trained.design)
     try:
-        found = _calibrated_all(trained, limit, columns, bounds, random_state, shape)
+        found = _calibrated_all(trained, limit, columns, bounds, random_state, shape, rows_per_person, searched)
     except NoUsefulBoundError as error:
-        remedies = (_far_columns(trained, bounds), _enough(trained, limit, columns, bounds, shape))
+        enough = _enough(trained, limit, columns, bounds, shape, rows_per_person) if remedy else NOT_ENOUGH
+        last = remedy or trained.l2 >= PENALTIES[-1]
+        people = _people_enough(trained, bounds, rows_per_person) if last else ""
+        remedies = (_far_columns(trained, bounds), enough, people)
         raise NoUsefulBoundError(" ".join([str(error), *filter(None, remedies)])) from None
     largest = max(found, key=lambda noise: noise.scale)
     told = calibration_of(largest)
-    noise = largest.rescaled(largest.scale * trained.unit)
+    noise = largest.rescaled(seven_digits(largest.scale * trained.unit))
     if told is None:
         return noise
     own = _in_own_units(trained.design, settings, told.bounds or {})
-    chance = _chance(trained, settings, found, own)
-    return remembering(noise, replace(told, eta=limit, bounds=own, probability=chance, confidential=None))
+    # how likely a row changes the scale follows from all rows, and no noise is on it: a card claims nothing
+    return remembering(noise, replace(told, eta=limit, bounds=own, probability=1.0, confidential=None))
+
+
+def _refuse_reserved(design: Design) -> None:
+    """Refuse columns with the names that stand for the target and for a row's length among bounds."""
+    for feature in design.features:
+        if feature.name in (LABEL, NORM):
+            raise InvalidInputError(
+                f"A column is called '{feature.name}', which means something else among the bounds of a limit for any record: "
+                f"rename it in the table, or leave it out with `drop=[{feature.name!r}]`."
+            )
 
 
 def _chance(trained: Trained, settings: Settings, found: Sequence[Noise], bounds: Json) -> float:
@@ -155,7 +299,7 @@ def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
     """Which columns move a model farthest: where few people are far from all others, one more of them could be there."""
     leak = _with_levels(trained)
     declared = _in_standard_units(trained.design, bounds or {})
-    known = admissible_rows(one_release(measurement(leak).information), measurement(leak).table, declared).bounds
+    known = allowed_records(one_release(measurement(leak).information), measurement(leak).table, declared).bounds
     reach = {name: max(-each["low"], each["high"]) for name, each in known.items() if name != LABEL and "low" in each}
     far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])[:MOST_NAMED]
     if not far:
@@ -165,7 +309,14 @@ def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
     return f"{named} farthest: leave {'these' if others else 'it'} out with `drop`."
 
 
-def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None, shape: Shape) -> str:
+def _enough(
+    trained: Trained,
+    limit: float,
+    columns: Sequence[str] | None,
+    bounds: Bounds | None,
+    shape: Shape,
+    rows_per_person: int | None = None,
+) -> str:
     """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
     if trained.weights is not None:
         return "Weights of rows decide too which `l2` is enough."
@@ -180,16 +331,30 @@ def _enough(trained: Trained, limit: float, columns: Sequence[str] | None, bound
     def refused(l2: float) -> bool:
         other = trained_on(trained.kind, trained.design, l2, None, trained.public, l2 * bool(trained.fit.intercept_l2))
         try:
-            _calibrated_all(other, limit, columns, bounds, 0, shape)
+            _calibrated_all(other, limit, columns, bounds, 0, shape, rows_per_person)
         except NoUsefulBoundError:
             return True
         return False
 
     place = bisect_left(larger, True, key=lambda l2: not refused(l2))
     if place == len(larger):
-        return f"No `l2` up to {PENALTIES[-1]:g} is enough with these bounds."
+        return NOT_ENOUGH
     grid = ", ".join(f"{l2:g}" for l2 in PENALTIES[:4])
-    return f"With these bounds `l2={larger[place]:g}` is the least of {grid}, … {PENALTIES[-1]:g} that is enough."
+    return (
+        f"With these bounds `l2={larger[place]:g}` is the least of {grid}, … {PENALTIES[-1]:g} that is enough. Narrower "
+        "`bounds` need less, and keep more of the model."
+    )
+
+
+def _people_enough(trained: Trained, bounds: Bounds | None, rows_per_person: int | None) -> str:
+    """How many people like these would do."""
+    people = trained.design.people
+    if people is None or rows_per_person is None:
+        return ""
+    times = copies_enough(_with_levels(trained), _in_standard_units(trained.design, bounds or {}), rows_per_person)
+    if times is None:
+        return ""
+    return f"Of people like these {times * people.count:,} would do at `l2={trained.l2:g}`; there are {people.count:,}."
 
 
 def least_admitted(
@@ -199,12 +364,13 @@ def least_admitted(
     columns: Sequence[str] | None = None,
     bounds: Bounds | None = None,
     shape: Shape = None,
+    rows_per_person: int | None = None,
 ) -> tuple[float, Json]:
-    """The least scale that keeps such a limit, before it is put on a grid, and what a card would say of how it was found.
+    """The least scale that keeps such a limit, before it is put on a grid, and what a model card would say of how it was found.
 
-    The scale is a number of the data, which stays in the house.
+    The scale is a number of the data, which is kept internal.
     """
-    noises = _calibrated_all(trained, limit, columns, bounds, 0, shape)
+    noises = _calibrated_all(trained, limit, columns, bounds, 0, shape, rows_per_person)
     records = [calibration_of(noise) for noise in noises]
     needed = [
         r.confidential.upper / math.sqrt(r.eta**2 - r.confidential.second**2)
@@ -219,16 +385,16 @@ def least_admitted(
 
 
 def shape_of_card(card: Json, trained: Trained) -> NDArray[np.float64]:
-    """The covariance of noise of least loss for anyone at scale 1, for the bounds that a card tells, computed again."""
+    """The covariance of noise of least loss for anyone at scale 1, for the bounds that a model card tells, computed again."""
     leak = _with_levels(trained)
     jacobian = measurement(leak).information.jacobians[0]
     declared = _in_standard_units(trained.design, declared_on(card))
-    N = evenly_weighted(jacobian, admissible_rows(jacobian, measurement(leak).table, declared))
+    N = evenly_weighted(jacobian, allowed_records(jacobian, measurement(leak).table, declared))
     return np.asarray(shape_for_anyone(linear_part(jacobian), N).shape)
 
 
 def declared_on(card: Json) -> dict[str, tuple[float, float]]:
-    """Bounds that a card says were declared."""
+    """Bounds that a model card says were declared."""
     told = card["noise"]["calibrated"]["bounds"]
     return {
         name: (float(record["low"]), float(record["high"]))
@@ -250,23 +416,36 @@ def _calibrated_all(
     bounds: Bounds | None,
     random_state: Seed,
     shape: Shape,
+    rows_per_person: int | None,
+    searched: bool = True,
 ) -> list[Noise]:
-    """Noise in standard units for whole rows, or for each of some columns."""
-    leak = _with_levels(trained)
-    declared = _in_standard_units(trained.design, bounds or {})
-    unit = {feature.name: feature.scale for feature in trained.design.features}
+    """Noise in standard units for whole rows, or for each of some columns; for all rows of a person where these are known."""
+    people = trained.design.people if rows_per_person is not None else None
     return [
-        calibrate(leak, limit, ADMISSIBLE, bounds=declared, random_state=random_state, shape=shape)
-        if column is None
-        else calibrate(
-            *(leak, limit * unit.get(column, 1.0), ADMISSIBLE),
-            attributes=[column],
+        calibrate_for_any_record(
+            leak,
+            own,
+            attributes,
             bounds=declared,
             random_state=random_state,
             shape=shape,
+            person=None if people is None else people.of_row,
+            rows_per_person=rows_per_person,
+            searched=searched,
         )
-        for column in (columns or (None,))
+        for leak, own, attributes, declared in leaks_of_limits(trained, limit, columns, bounds)
     ]
+
+
+def leaks_of_limits(
+    trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None
+) -> list[tuple[Leakage, float, list[str] | None, dict[str, Any]]]:
+    """For whole rows, or for each of some columns: a leakage, the limit, what it is on and bounds, all in standard units."""
+    leak, declared = _with_levels(trained), _in_standard_units(trained.design, bounds or {})
+    unit = {feature.name: feature.scale for feature in trained.design.features}
+    if not columns:
+        return [(leak, limit, None, declared)]
+    return [(leak, limit * unit.get(column, 1.0), [column], declared) for column in columns]
 
 
 def _with_levels(trained: Trained) -> Leakage:
@@ -294,7 +473,7 @@ def _names(feature: Feature) -> tuple[str, ...]:
 
 
 def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
-    """Bounds of numbers and of the label in standard units, and all levels of categories, which are public already."""
+    """Bounds of numbers and of the label in standard units, and all categories, which are public already."""
     target = design.target
     found: dict[str, Any] = {feature.name: _names(feature) for feature in design.features if feature.kind == "category"}
     known = {f.name: (f.centre, f.scale) for f in design.features if f.kind == "number"}
@@ -312,7 +491,7 @@ def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
 
 
 def _in_own_units(design: Design, settings: Settings, bounds: Json) -> Json:
-    """What a card says: bounds in the columns' own units, and whether levels were declared or are those of the rows."""
+    """What a model card says: bounds in the columns' own units, and whether levels were declared or are those of the rows."""
     units = {feature.name: (feature.centre, feature.scale) for feature in design.features}
     units[LABEL] = (design.target.centre, design.target.scale)
     declared = dict(settings.levels)

@@ -6,39 +6,135 @@ its own, and none of the table's.
 
 A shape that comes from the table's own rows is as exact as they are. No card holds it: its name is there, and whoever has the
 table computes it again.
+
+Also here: how likely leaving out a row changes the noise's scale, or the penalty, of a release for any record within
+the bounds.
+
+A card tells the scale that the certified bound U asks for, rounded up on a grid with a random offset (``noise_scale_grid``). So
+the release of a table and that of the same table without a row have different scales with the probability
+:math:`\min(1, |\log U - \log U_{-i}| / \log \mathrm{step})` over offsets. Both bounds are computed here, for every row. Where a
+rule chose the penalty, by the scales at several, one of those changes with at most the sum of their probabilities.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise import Noise
-from fisherleak.errors import InvalidInputError
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN
+from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, OWN, SHAPES, check_other_rows, noise_shaped
-from fisherleak.protection.data_dependent.hessian_shape import HESSIAN, own_shape
+from fisherleak.protection.certificates.any_record import NoUsefulBoundError, worst_record
+from fisherleak.protection.data_dependent.hessian_shape import own_shape, own_shape_bounds
+from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.releasing.noise.any_record_noise import Bounds, Shape, leaks_of_limits
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
 
-__all__ = [
-    "ISOTROPIC",
-    "LEAST_LOSS",
-    "OWN",
-    "check_shape",
-    "own_rows_shape",
-    "public_rows_shape",
-    "shape_words",
-]
+MOST_FITS = 2000
+"""Fits without a row, each at one penalty: about a minute or two."""
+ROUNDING = 1e-9
+"""Of the logarithm of a bound."""
+
+
+@dataclass(frozen=True)
+class ScaleRule:
+    """What a scale on a model card follows from, so that it can be found again without a row.
+
+    Attributes
+    ----------
+    limit, columns, bounds
+        As in ``admitted_noise``.
+    tried : tuple of pairs
+        Each `l2` and shape at which a scale was looked at; several where a rule chose among them.
+    """
+
+    limit: float
+    columns: tuple[str, ...] | None
+    bounds: Bounds = field(repr=False)
+    tried: tuple[tuple[float, Shape], ...]
+
+    def too_many(self, rows: int) -> bool:
+        """Whether finding it again without each of so many rows takes long."""
+        return rows * len(self.tried) > MOST_FITS
+
+
+def changes_of_scale(trained: Trained, rule: ScaleRule) -> Vector:
+    """For every row, the probability over offsets that a release without it has another scale or penalty, at most: (n,)."""
+    design, step = trained.design, math.log(STEP)
+    found = np.zeros(design.n)
+    for l2, shape in rule.tried:
+        now = _logs(trained, design, l2, shape, rule)
+        if now is None:  # whether it is refused without a row too takes a search for each
+            return np.ones(design.n)
+        for row in range(design.n):
+            without = _logs(trained, _without(design, row), l2, shape, rule)
+            # a refusal tells the row for certain
+            apart = math.inf if without is None else float(np.sum(np.abs(now - without)))
+            found[row] += (apart + ROUNDING) / step
+    return np.minimum(found, 1.0)
+
+
+def _logs(trained: Trained, design: Design, l2: float, shape: Shape, rule: ScaleRule) -> Vector | None:
+    """Logarithms of the scales that rows ask for, one for each limited column; None where a release would be refused."""
+    held = l2 if trained.kind.several else trained.fit.intercept_l2
+    try:
+        other = trained_on(trained.kind, design, l2, None, trained.public, held)
+        limits = leaks_of_limits(other, rule.limit, rule.columns, rule.bounds)
+        return np.log([_scale(*each, shape) for each in limits])
+    except FisherleakError:
+        return None
+
+
+def _scale(leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape) -> float:
+    """What ``calibrate(over="any-record")`` rounds up to its grid."""
+    try:
+        return _unsearched(leak, limit, attributes, bounds, shape, False)
+    except NoUsefulBoundError:  # what a search finds may show that the bound is useful
+        return _unsearched(leak, limit, attributes, bounds, shape, True)
+
+
+def _unsearched(
+    leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape, searched: bool
+) -> float:
+    if isinstance(shape, str) and shape in OWN:
+        return own_shape_bounds(leak, shape, limit, bounds, attributes, None, searched=searched).scale(limit)
+    if shape is not None:
+        leak = leak.with_noise(noise_shaped(leak, shape, ANY_RECORD, attributes, None, None, math.nan))
+    worst = worst_record(leak, bounds, attributes, None, searched=searched)
+    return math.nextafter(worst.upper / limit, math.inf)
+
+
+def _without(design: Design, row: int) -> Design:
+    """The training rows but one, with means and spreads of those that are left; centres and scales are declared."""
+    X, y = np.delete(np.asarray(design.X), row, axis=0), np.delete(np.asarray(design.y), row)
+    features = tuple(
+        replace(
+            feature,
+            mean=feature.centre + feature.scale * float(np.mean(X[:, feature.columns[0]])),
+            spread=feature.scale * float(np.std(X[:, feature.columns[0]])),
+        )
+        if feature.kind == "number"
+        else feature
+        for feature in design.features
+    )
+    return replace(design, X=X, y=y, features=features, rows=np.delete(np.asarray(design.rows), row))
+
 
 Matrix = NDArray[np.float64]
 GAP = 0.01
+GIVEN = "given"
+"""Where a covariance comes from that has no source on its card."""
 
 
 def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
@@ -78,25 +174,46 @@ def public_rows_shape(
 
 
 def shape_words(shape: str, source: str | None, counted: bool) -> str:
-    """What a card says of the shape."""
+    """What a model card says of the covariance."""
     words = {HESSIAN: "the inverse Hessian", LEAST_LOSS: "least loss"}
     if shape == ISOTROPIC:
         return "The noise is the same on all of these."
     if source is not None:
-        return f"The noise has the shape of {words[shape]} for the rows of {source}, which are taken as public."
+        return f"The noise has the covariance of {words[shape]} for the rows of {source}, which are taken as public."
     if counted:
         whom = (
-            " by the table's own rows, for whoever could be there"
+            " by the table's rows, for any record within the bounds"
             if shape == LEAST_LOSS
             else " for the table's own rows"
         )
         return (
-            f"The noise has the shape of {words[shape]}{whom}, which is not told. What the shape tells by "
-            "itself is counted: the limit is on both together."
+            f"The noise has the covariance of {words[shape]}{whom}, which is not published. What the covariance reveals "
+            "by itself is counted: the limit is on both together."
         )
     return (
-        f"The noise has the shape of {words[shape]} for the table's own rows, which is not told; what it tells by itself is "
-        "not counted."
+        f"The noise has the covariance of {words[shape]} for the table's own rows, which is not published; what it reveals by "
+        "itself is not counted."
+    )
+
+
+def covariance_from(card: Json) -> str | None:
+    """Where the matrix on a card comes from: the name of public rows, or ``GIVEN``; None where there is no matrix."""
+    return (card["shape"]["from"] or GIVEN) if isinstance(card["noise"].get("shape"), list) else None
+
+
+def covariance_words(card: Json) -> str | None:
+    """What stands on a card as a covariance, and that nothing bears it out; None where there is none."""
+    source, size = covariance_from(card), len(card["noise"].get("shape", ()))
+    if source is None:
+        return None
+    whence = (
+        "it was given"
+        if source == GIVEN
+        else f"the card says that it was computed from the rows of {source}, which were not read"
+    )
+    return (
+        f"The covariance of the noise, {size} x {size} numbers in every digit: {whence}, and nothing in the release shows "
+        "where its digits come from."
     )
 
 
@@ -106,7 +223,7 @@ def _matrix(noise: Any) -> Matrix:
 
 
 def _least_loss(leak: Leakage, columns: Sequence[str] | None, people: Any = None) -> Noise:
-    over = "max" if people is None else "group"
+    over = "max" if people is None else "person"
     return noise_shaped(leak, LEAST_LOSS, over, None if columns is None else list(columns), None, people, GAP)
 
 
@@ -166,8 +283,8 @@ def _places(feature: Feature, values: NDArray[Any], source: str) -> NDArray[np.i
     new = [value for value in values.tolist() if str(value) not in known]
     if new and not feature.pooled:
         raise InvalidInputError(
-            f"`shape_from` ({source}) has the level {str(new[0])!r} in column '{feature.name}', which the table lacks: leave "
-            "such rows out."
+            f"`shape_from` ({source}) has the category {str(new[0])!r} in column '{feature.name}', which the table lacks: "
+            "leave such rows out."
         )
     return np.array([known.get(str(value), 0) for value in values.tolist()], dtype=np.int64)
 

@@ -85,10 +85,10 @@ function whisker(colours, api, reference, params) {
   return { type: "group", children };
 }
 
-function utilityLimits({ points, without_noise: best, constant }) {
-  const span = Math.abs(best - constant);
+function utilityLimits({ points, without_noise: best, baseline }) {
+  const span = Math.abs(best - baseline);
   if (span === 0) return {};
-  const low = Math.min(best, constant), high = Math.max(best, constant);
+  const low = Math.min(best, baseline), high = Math.max(best, baseline);
   const near = (x) => Math.min(Math.max(x, low - 0.4 * span), high + 0.4 * span);
   const values = points.flatMap((p) => [near(p.low), near(p.high)]).concat(low, high);
   return { min: Math.min(...values) - 0.1 * span, max: Math.max(...values) + 0.15 * span };
@@ -135,7 +135,7 @@ function tradeoff(colours, data, description, sigma, paper, narrow) {
     splitLine: { show: true, lineStyle: { color: colours.rule } }, axisLabel: { formatter: format, showMinLabel: false, showMaxLabel: false },
   });
   const marks = (k, more) => ({ silent: true, symbol: "none", data: [...lines.map((l) => (k ? { ...l, label: { show: false } } : l)), ...more] });
-  const levels = [level(colours, "without noise", { yAxis: data.without_noise }, "insideEndTop"), level(colours, "ignores the columns", { yAxis: data.constant }, "insideStartBottom")];
+  const levels = [level(colours, "without noise", { yAxis: data.without_noise }, "insideEndTop"), level(colours, "ignores the columns", { yAxis: data.baseline }, "insideStartBottom")];
   const series = [utilityBand(colours, data.points), {
     type: "line", name: "utility", z: 3, data: data.points.map((p) => [p.scale, p.utility]), symbolSize: 7,
     lineStyle: { color: colours.accent, width: 2.5 }, itemStyle: { color: colours.accent }, markLine: marks(0, levels),

@@ -1,4 +1,4 @@
-// Numbers as text, like _numbers.py.
+// Numbers as text, like numbers.py.
 const NOTHING = "–";
 
 function stripped(text) {
@@ -28,6 +28,16 @@ function number(value, digits = 3) {
   return `${minus(stripped(mantissa))} × 10${raised}`;
 }
 
-function percent(value) {
-  return value === null || value === undefined ? NOTHING : `${(100 * value).toFixed(1)} %`;
+// Whole hundredths; with a decimal below 10 % and within five points of chance.
+function percent(value, chance = null) {
+  if (value === null || value === undefined) return NOTHING;
+  const near = Math.abs(value) < 0.0995 || (chance !== null && Math.abs(value - chance) < 0.05);
+  return minus(`${(100 * value).toFixed(near ? 1 : 0)} %`);
+}
+
+// The same rounded up, but not by what rounding adds.
+function percentAtMost(value) {
+  const steps = 100 * value * (value < 0.099 ? 10 : 1);
+  const up = Math.ceil(steps - 1e-9 * Math.max(1, steps));
+  return value < 0.099 ? `${(up / 10).toFixed(1)} %` : `${up} %`;
 }

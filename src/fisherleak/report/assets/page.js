@@ -163,6 +163,7 @@ function afterPrint() {
 }
 
 sigma = startSlider(redraw);
+startCopy();
 drawAll();
 startTheme();
 startExplanations();

@@ -27,10 +27,9 @@ function exposureOf(share) {
 
 function revealed(factor) {
   if (DATA.chosen.share === null) return NOTHING;
-  if (DATA.chosen.share >= 1) return "more than 99.9 %";
-  const square = (exposureOf(DATA.chosen.share) * factor) ** 2, part = square / (1 + square);
-  if (part >= 0.9995) return "more than 99.9 %";
-  return part >= 0.0005 || part === 0 ? percent(part) : "below 0.1 %";
+  if (DATA.chosen.share >= 1) return "100 %";
+  const square = (exposureOf(DATA.chosen.share) * factor) ** 2;
+  return percentAtMost(square / (1 + square));
 }
 
 // A scale to a few digits, never below: what is asked for holds.
@@ -49,7 +48,7 @@ function readAt(sigma) {
   return {
     max: number(eta("max")), share: revealed(factor),
     utility: utility === null ? "not tried here" : metric === "accuracy" ? percent(utility) : number(utility),
-    attacks: attacked.map((_, j) => percent(between(points, sigma, (p) => p.attacks[j].accuracy))),
+    attacks: attacked.map((_, j) => percent(between(points, sigma, (p) => p.attacks[j].accuracy), DATA.tradeoff.chances[j])),
     errors: DATA.chosen.errors.map(({ least, spread }) => [
       least === null ? "no limit" : `± ${number(least / factor)}`,
       least === null || !spread ? NOTHING : number(least / factor / spread),
@@ -71,19 +70,21 @@ function write(sigma) {
 
 function showCommand(sigma) {
   const place = document.getElementById("command");
-  if (place) place.textContent = DATA.command.join(String(String(sigma).length > 9 ? roundedUp(sigma, 4) : sigma));
+  if (place && DATA.command) place.textContent = DATA.command.join(String(String(sigma).length > 9 ? roundedUp(sigma, 4) : sigma));
 }
 
+// Every command has a button that copies it.
 function startCopy() {
-  const button = document.getElementById("copy");
-  if (!button || !navigator.clipboard) return;
-  button.hidden = false;
-  button.addEventListener("click", () => {
-    navigator.clipboard.writeText(document.getElementById("command").textContent).then(() => {
-      button.textContent = "Copied";
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent).then(() => {
+        button.textContent = "Copied";
+        setTimeout(() => { button.textContent = "Copy"; }, 1500);
+      });
     });
-  });
+  }
 }
 
 // Targets in words: each says which scale it needs, and the slider goes there.
@@ -99,6 +100,23 @@ function startTargets(go) {
     if (least && Number(error.value) > 0) go(chosen.scale * Number(error.value) / least.least);
   };
   if (error) for (const place of [error, column]) place.addEventListener("change", byError);
+}
+
+// The limit: one stop for each release that was tried, with its command.
+function startLimit() {
+  const slider = document.getElementById("limit");
+  if (!slider) return;
+  const show = () => {
+    const { words, command } = DATA.limits[Number(slider.value)];
+    document.querySelectorAll("[data-limit]").forEach((place, k) => { place.textContent = words[k + 1]; });
+    const text = `η ≤ ${words[0]}`;
+    document.getElementById("limit-value").textContent = text;
+    slider.setAttribute("aria-valuetext", text);
+    const place = document.getElementById("command");
+    if (place && command) place.textContent = command;
+  };
+  slider.addEventListener("input", show);
+  show();
 }
 
 function startSlider(redraw) {
@@ -137,7 +155,7 @@ function startSlider(redraw) {
   slider.addEventListener("input", move);
   document.getElementById("sigma-home").addEventListener("click", () => { slider.value = String(home); show(range.chosen); });
   startTargets(go);
-  startCopy();
+  startLimit();
   write(range.chosen);
   showCommand(range.chosen);
   return range;

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 from fisherleak.auditing.exposure.revealed import MEANING, shares_unknown
 from fisherleak.auditing.records import Audit
+from fisherleak.tables import Target
 from fisherleak.training.noise_words import noise_words
 from fisherleak.training.trained_model import COUNTED, Settings
 
@@ -17,37 +18,46 @@ LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under
 MOST_NAMED = 10
 """Columns that a sentence names at most."""
 OWN_SHAPE = (
-    "The shape of the noise is that of these rows. What it tells by itself is counted in etas of rows and of their values; "
+    "The covariance of the noise follows from these rows. What it reveals by itself is counted in etas of rows and of "
+    "their values; "
     "attacks and etas of several rows together hold it fixed, and are a little too small. Shares of values count it too, with "
     "the noise's covariance made anew for each value at the same scale; for noise of least loss they are upper bounds. "
     "Membership, where it is measured, is how often the best test is correct with the noise's covariance made anew without the "
     "row, at the same scale."
 )
+DEVIATIONS = "standard deviations of its column (rounded to a public grid, within 9 %)"
+WIDTHS = "units of the width of its declared bounds over √12"
 BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
+
+FIXED_SCALE = (
+    "The scale of this noise was found for a limit, and one row can change it: figures here hold it fixed, and a rule on "
+    "membership counts it."
+)
 
 
 def assumptions_of(audit: Audit) -> list[str]:
     design = audit.design
-    own = "in its unit too" if design.target.standardised else "as the model sees it"
     people = design.people
     known = "all other rows and that one" if people is None else "all rows of all others and those of that person"
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
-        f"Etas of rows, groups and the whole data are in standard units: every number counts in {_units(audit)}, every "
-        f"category by its indicators, and the label counts {own}. Etas of single columns are in the column's own unit.",
-        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient per standard unit of its column, and to the "
-        f"level at public centres. {audit.noise.note}",
+        f"Etas of rows, groups and the whole data are in standard deviations: every number counts in {_units(audit)}, every "
+        f"category by its indicators, and the label counts {_label_unit(design.target)}. "
+        "Etas of single columns are in the column's own unit.",
+        f"{noise_words(audit.noise.noise, 4)} is added to every coefficient times its column's scale, and to the "
+        f"intercept at public centres. {audit.noise.note}",
         *_shares_sentence(audit),
         COUNTED[audit.trained.public],
         "The categories that occur, l2 and the scale of the noise are public.",
-        audit.presence.note
+        *((FIXED_SCALE,) if audit.released and audit.scale_by_limit else ()),
+        audit.membership.note
         or f"Whether someone is in the table is measured beside eta, for attackers who know {known}. The number of rows is "
         "taken as public.",
         "This is not differential privacy and not anonymity.",
-        "This record, the report and leakage.parquet are computed exactly from the data: they stay in the house.",
+        "This record, the report and leakage.parquet are computed exactly from the data: keep them internal.",
         "Rows are counted from 1; only training rows are measured, because the model knows no others.",
         *(() if audit.trained.shaped_at is None else (OWN_SHAPE,)),
-        *(() if audit.presence.kind != "upper bound" else (BOUNDED,)),
+        *(() if audit.membership.kind != "upper bound" else (BOUNDED,)),
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
         *(() if len(design.target.classes) < 3 else (_classes_sentence(len(design.target.classes)),)),
         *design.decided,
@@ -100,11 +110,16 @@ def _shown(value: object) -> str:
 
 def _units(audit: Audit) -> str:
     """What a standard unit of a number is: from declared bounds, or from the rows."""
-    rows = "standard deviations of its column (rounded to a public grid, within 9 %)"
     if not audit.design.declared:
-        return rows
-    bounds = "units of the width of its declared bounds over √12"
-    return f"{bounds}, or, without bounds, in {rows}" if audit.design.unbounded else bounds
+        return DEVIATIONS
+    return f"{WIDTHS}, or, without bounds, in {DEVIATIONS}" if audit.design.unbounded else WIDTHS
+
+
+def _label_unit(target: Target) -> str:
+    """What a standard unit of the label is, the same whether or not the model is fitted in it."""
+    if target.classes:
+        return "as the model sees it"
+    return "in its unit too" if target.standardised else f"in {DEVIATIONS if target.bounds is None else WIDTHS}"
 
 
 def _classes_sentence(count: int) -> str:
@@ -118,8 +133,8 @@ def _classes_sentence(count: int) -> str:
 def _people_sentence(column: str | None, people: int, rows: int) -> str:
     return (
         f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set, and where etas "
-        "of people or of their values in a column are said, all rows of the person are taken together. How many rows each "
-        "person has is public."
+        "of people or of their values in a column are said, all rows of the person are taken together, and a value that "
+        "several of them have is one value. How many rows each person has is public."
     )
 
 

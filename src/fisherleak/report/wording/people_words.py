@@ -12,8 +12,9 @@ OF_PEOPLE = {
         "η of a person",
         "Everything in all rows of one person, all columns and labels, taken together; the attacker knows the rows of everyone "
         "else, and how many this person has. 1/η is the least error for the unit combination of these values that the release "
-        "reveals most, where every number counts in standard deviations of its column and every category by its indicators. It "
-        "is never below the η of a single row of the person, and grows with the number of rows.",
+        "reveals most, where every number counts in standard deviations of its column and every category by its indicators. A "
+        "value that several rows of the person have is one value, and moves in all of them. It is never below the η of a "
+        "single row of the person.",
     ),
     "row": Word(
         "person",
@@ -22,8 +23,8 @@ OF_PEOPLE = {
     ),
     "cell": Word(
         "largest, mean and median η of a person's values",
-        "η of this column alone in all rows of a person together, everything else known to the attacker: the largest over "
-        "people, the average, and the one in the middle. Per unit of the column.",
+        "η of this column alone in all rows of a person together, what is the same in several of them as one value, everything "
+        "else known to the attacker: the largest over people, the average, and the one in the middle. Per unit of the column.",
     ),
     "exposure": Word(
         "exposure of a person's values in a column",
@@ -50,7 +51,7 @@ OF_PEOPLE = {
     ),
     "eta_spread": Word(
         "spread of η",
-        "The standard deviation of the people's η: how unequally the model leans on them, also because some have more rows.",
+        "The standard deviation of the people's η: how unequally they are exposed, also because some have more rows.",
     ),
     "eta_median": Word("median η", "Half of the people have a smaller η, half a larger one."),
     "eta_least": Word("smallest η", "The η of the person whom the release reveals least."),
@@ -65,8 +66,8 @@ OF_PEOPLE = {
     ),
     "group_mean": Word(
         "mean, spread and largest η in a group",
-        "Over the people of the group. Where the means differ, the model leans more on the people of one group than on those "
-        "of another.",
+        "Over the people of the group. Where the means differ, the people of one group are more exposed than those of "
+        "another.",
     ),
     "attack": Word(
         "attack accuracy",
@@ -80,22 +81,21 @@ OF_PEOPLE = {
         "the middle, over the noise; and of how many people he is right nine times in ten or more. An average hides those who "
         "are found out. Not said of attackers who see no release.",
     ),
-    "told_apart": Word(
+    "distinguishable": Word(
         "telling two values apart",
         "The release with the person's own value in all rows and the one with the value that would move the model most are two "
         "known distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. "
         "Tried for some people, drawn at random, and for the one with the largest η in the column.",
     ),
-    "presence": Word(
-        "presence in the table",
-        "Whether someone was in the table at all, with all rows. The attacker knows all rows of everyone else and those of the "
-        "person in question, and sees the release; presence and absence are as likely. Nobody is right more often than this, "
-        "whatever they compute; 50 of 100 is guessing. What leaves must not tell how many rows there are: whoever knows all "
-        "others could count.",
+    "membership": Word(
+        "membership",
+        "Whether someone was in the data at all, with all rows. The attacker knows all rows of everyone else and those of the "
+        "person in question, and sees the release. Both answers are equally likely, so chance is 50 %. No attacker is correct "
+        "more often than this. The release must not tell how many rows there are: who knows all others could count.",
     ),
-    "presence_auc": Word(
+    "membership_auc": Word(
         "AUC",
-        "How often the best attacker ranks a release with the person's rows above one without them: a half is guessing, one is "
+        "How often the best attacker ranks a release with the person's rows above one without them: chance is a half, one is "
         "certain.",
     ),
     "balance": Word(
@@ -106,7 +106,7 @@ OF_PEOPLE = {
     ),
     "gate": Word(
         "limit",
-        "The η that no person may exceed, as declared by whoever ran the audit. There is no value that is safe in general.",
+        "The η that no person may exceed, as declared by those who ran the audit. There is no value that is safe in general.",
     ),
 }
 """What changes where all rows of a person are one set."""

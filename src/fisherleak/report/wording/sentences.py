@@ -1,11 +1,18 @@
-"""What the report says in whole sentences: about a column, the model, presence, and what nothing here promises."""
+"""What the report says in whole sentences: about a column, the model, membership, and what nothing here promises."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fisherleak._support.numbers import NOTHING, in_hundred, number, percent, share, signed_percent
+from fisherleak._support.numbers import (
+    NOTHING,
+    number,
+    percent,
+    percent_at_most,
+    share,
+    signed_percent,
+)
 from fisherleak.auditing.report_summary import AttackResult, Diagnostics, Group, MembershipFound, Summary
 from fisherleak.report.wording.words import Word
 
@@ -18,8 +25,8 @@ __all__ = [
     "difference_sentence",
     "lines_of",
     "measured_sentence",
+    "membership_sentence",
     "not_promised",
-    "presence_sentence",
 ]
 
 NOT_PROMISED: tuple[Word, ...] = (
@@ -28,7 +35,7 @@ NOT_PROMISED: tuple[Word, ...] = (
         "η is a property of this data set and this model, and not a worst case over all data sets.",
     ),
     Word(
-        "η alone says nothing about presence.",
+        "η alone says nothing about membership.",
         "It is about the values of rows that are known to be in the data. How well an attacker can tell whether someone is "
         "there is measured beside it, where there is a closed form.",
     ),
@@ -43,7 +50,7 @@ NOT_PROMISED: tuple[Word, ...] = (
     ),
     Word(
         "Some things are taken as public.",
-        "The levels of categories, weights and l2 are known to everyone and not counted.",
+        "Categories, weights and l2 are known to everyone and not counted.",
     ),
     Word(
         "It counts one release.",
@@ -72,19 +79,18 @@ def counted_sentence(summary: Summary) -> str:
     """What of the training is in the numbers."""
     if summary.model.public == "nothing":
         return (
-            "Counted end to end: what the scaling of columns learned is counted with the model; the levels of categories are "
-            "public."
+            "Counted end to end: what the scaling of columns learned is counted with the model; categories are public."
         )
     return "The model alone: what preprocessing learned from the data is taken as public."
 
 
-def presence_sentence(found: MembershipFound, one: str = "row") -> str:
-    """How well it can be told whether a record, or a person with all rows, was in the table, in plain words."""
-    best, mean = in_hundred(found.rows[0].right), in_hundred(found.right_mean)
+def membership_sentence(found: MembershipFound, one: str = "row") -> str:
+    """How well an attacker can tell that a record, or a person with all rows, was in the data."""
+    best, mean = percent_at_most(found.rows[0].accuracy, 0.5), percent(found.accuracy_mean, 0.5)
     what = "someone's record was" if one == "row" else "someone, with all rows, was"
     return (
-        f"Whether {what} in the table: the best attacker is right {best} of 100 times about the most exposed "
-        f"{one}, and {mean} of 100 times on average, against 50 by guessing."
+        f"Whether {what} in the data: the best attacker is correct at most {best} of the time about the most exposed "
+        f"{one}, and {mean} on average. Chance is 50 %."
     )
 
 
@@ -155,7 +161,7 @@ def _columns(shown: Summary, one: str) -> str:
     if not found:
         return "in their own units"
     most, name = max(found, key=lambda pair: pair[0].max)
-    return f"most revealed: {name}, {share(most.max)} at worst, {share(most.median)} for the {one} in the middle"
+    return f"most revealed: {name}, at most {percent_at_most(most.max)}, {share(most.median)} for the median {one}"
 
 
 def _attacks(attacks: Sequence[AttackResult]) -> str:
@@ -171,8 +177,9 @@ def _attacks(attacks: Sequence[AttackResult]) -> str:
         return max([attack.baseline, *(a.accuracy for a in blind if a.attribute == attack.attribute)])
 
     best = max(from_release, key=lambda a: a.accuracy - without(a))
-    right, other = percent(best.accuracy), percent(without(best))
-    return f"the best: {best.attacker} on {best.attribute}, {right} right against {other} without the release"
+    other = without(best)
+    correct = percent(best.accuracy, other)
+    return f"the best: {best.attacker} on {best.attribute}, {correct} correct, {percent(other)} without the release"
 
 
 def _trust(diagnostics: Diagnostics) -> str:
@@ -189,6 +196,6 @@ def difference_sentence(groups: Sequence[Group]) -> str:
     if most.eta_mean == least.eta_mean or not least.eta_mean > 0:
         return ""
     return (
-        f"On average {most.name} is leaned on most and {least.name} least: "
+        f"On average {most.name} is most exposed and {least.name} least: "
         f"{signed_percent(most.eta_mean / least.eta_mean - 1.0)}."
     )

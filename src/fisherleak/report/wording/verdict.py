@@ -1,21 +1,46 @@
-"""The verdict: what a summary says about people and limits, what the noise costs and what to do, in sentences."""
+"""The verdict: what a summary says about people and limits, what the noise costs and what to do, in sentences.
+
+What is exposed most stands first, whatever kind it is. To compare kinds, each is put on one scale from 0, nothing, to 1,
+certainty: the share of a number revealed, and for a guess between two answers twice its accuracy less one.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from fisherleak._support.numbers import in_hundred, number, percent, share
-from fisherleak.auditing.report_summary import MeasuredUtility, Summary, ToldApart
+from fisherleak._support.numbers import number, percent, percent_at_most, share
+from fisherleak.auditing.report_summary import (
+    DistinguishableColumn,
+    MeasuredUtility,
+    PriceAtLimit,
+    RevealedShare,
+    Summary,
+)
+from fisherleak.training.utility_words import measured, written
 
-__all__ = ["Verdict", "choices_in_words", "verdict_of"]
+__all__ = [
+    "PRICED",
+    "PRICED_PRESENT",
+    "Verdict",
+    "choices_in_words",
+    "present_in_words",
+    "prices_in_words",
+    "promise_in_words",
+    "verdict_of",
+    "verdict_text",
+]
 
 MOST_RULES = 3
-LEARNS = "someone who knows everything else learns more than half of what is unknown about a value of theirs"
-GONE = "no better than a constant"
-NOBODY = (
-    "about none of them does someone who knows everything else learn more than half of what is unknown about a value"
-)
+EVEN = 0.5
+"""The accuracy of a coin, for a guess between two answers."""
+GONE = "no better than the baseline"
+ISOTROPIC = "isotropic"
+MEMBERSHIP = "Membership (chance 50 %)"
+PRICED = ("Limit on η", "Least error", "Utility", "With isotropic noise", "Covariance, penalty", MEMBERSHIP)
+PRICED_PRESENT = ("Covariance", "Utility", "Largest η", MEMBERSHIP)
+"""Heads of the tables of releases by a limit."""
+NO_LIMIT = "No limit was set. Choose one: until then it is open whether the model may be published."
 
 
 @dataclass(frozen=True)
@@ -32,54 +57,110 @@ class Verdict:
     command_for: tuple[str, str] | None = None
     """What stands before and after the noise in the command for any noise."""
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All below the headline."""
+        return tuple(said for said in (*self.lines, self.cost, self.advice) if said)
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """What is exposed most of one kind: how much, from 0 to 1, and in words: a headline with the rest, or one line."""
+
+    size: float
+    headline: str
+    rest: str
+    line: str
+
+
+def verdict_text(summary: Summary) -> str:
+    """The verdict as lines of text, the command last."""
+    verdict = verdict_of(summary)
+    if verdict is None:
+        return ""
+    command = [f"\n    {verdict.command}"] if verdict.command else []
+    return "\n".join([verdict.headline, *(f"  - {said}" for said in verdict.sentences), *command])
+
 
 def verdict_of(summary: Summary) -> Verdict | None:
     """From a summary; none from those of earlier versions, which do not count people."""
     if summary.people is None:
         return None
-    headline, kept = _headline(summary)
-    lines = (
-        *_unasked(summary),
-        *_people(summary),
-        *_guessed(summary),
-        *_target(summary),
-        *_presence(summary),
-        *_broken(summary),
-    )
+    kinds = (_membership(summary), _number(summary), _category(summary), _target(summary))
+    exposed = sorted((kind for kind in kinds if kind is not None), key=lambda kind: -kind.size)
+    limits = _limits(summary)
+    headline, kept = limits or (exposed[0].headline if exposed else NO_LIMIT, None)
+    told = [kind.line for kind in exposed]
+    if limits is None and exposed:
+        told[0] = exposed[0].rest
+    if summary.data.repeated is not None:
+        headline = f"{summary.data.repeated.note} {headline}"
+    lines = (*_failed(summary), *filter(None, told), *_not_given(summary, limits is None and bool(exposed)))
     advised = summary.next
     around = (advised.command_for[0], advised.command_for[1]) if advised.command_for else None
-    return Verdict(headline, kept, lines, _cost(summary), advised.note + _then(summary), advised.command, around)
+    helps = advised.noise is None or advised.eta is not None or _is_useful(summary, advised.noise)
+    command = advised.command if helps else None
+    return Verdict(headline, kept, lines, _cost(summary), advised.note + _then(summary), command, around)
 
 
-def _headline(summary: Summary) -> tuple[str, bool | None]:
-    policy, gate = summary.policy, summary.gate
-    if policy and not policy.passed:
-        failed = policy.count - policy.kept
-        said = f"{number(failed)} of {number(policy.count)} rules of {policy.source}"
-        return f"Not yet: {said} {'is' if failed == 1 else 'are'} not kept.", False
-    if gate and gate.exceeded:
-        above, rows = number(gate.count), number(summary.number_measured)
-        return f"Not yet: {above} of {rows} people are above the limit of η = {number(gate.max_eta)}.", False
-    if policy:
-        return f"Yes: every rule of {policy.source} is kept.", True
-    if gate:
-        return f"Yes: nobody is above the limit of η = {number(gate.max_eta)}.", True
-    return "No limit was set: choose one.", None
+def prices_in_words(summary: Summary) -> list[tuple[str, ...]]:
+    """Each limit: the limit, the least error, utility by the rule and with isotropic noise, covariance, l2 and membership."""
+    prices, cost = summary.prices, summary.tradeoff
+    found: list[tuple[str, ...]] = []
+    for each in () if prices is None else [price for price in prices.limits if price.by_rule]:
+        alike = [price for price in prices.limits if price.eta == each.eta and not price.by_rule] if prices else []
+        plain = _left(cost, alike[0]) if alike else "the same" if each.covariance == ISOTROPIC else "not tried"
+        found.append(
+            (
+                number(each.eta),
+                number(1.0 / each.eta),
+                _left(cost, each),
+                plain,
+                f"{each.covariance}, l2 = {number(each.l2)}",
+                _told(each),
+            )
+        )
+    return found
 
 
-def _unasked(summary: Summary) -> list[str]:
-    """Which noise all of it is said for, where nobody chose one."""
-    if summary.noise.chosen != "default":
-        return []
-    share_only = any(value.revealed for value in summary.values)
-    even = any(attribute.yes_no for attribute in summary.attributes)
-    why = (
-        "the least that reveals at most 10 % of any number of anyone in the table"
-        + ", a yes or no counted as a number of spread 1/2" * even
-        if share_only or (even and summary.choices)
-        else "at which the most exposed has an η of 1"
-    )
-    return [f"No noise was given: all of this is for σ = {number(summary.noise.scale)}, {why}."]
+def present_in_words(summary: Summary) -> list[tuple[str, ...]]:
+    """Each covariance for the rows present at one limit: its name, utility, the largest eta of a row, and membership."""
+    prices, cost = summary.prices, summary.tradeoff
+    return [
+        (
+            each.covariance,
+            _left(cost, each),
+            "not counted" if each.eta_present is None else number(each.eta_present),
+            _told(each),
+        )
+        for each in (() if prices is None else prices.present)
+    ]
+
+
+def promise_in_words(summary: Summary) -> str:
+    """Whose eta a release by a limit keeps below it."""
+    people = summary.data.people is not None
+    if summary.prices is not None and summary.prices.over != "any-record":
+        return "everyone present" if people else "every row present"
+    return "any person with records within the bounds" if people else "any record within the bounds"
+
+
+def _left(cost: MeasuredUtility, price: PriceAtLimit) -> str:
+    """What a price leaves of utility."""
+    if price.utility is None:
+        return "not measured"
+    left = measured(cost.metric, price.utility)
+    if not cost.is_useful(price.utility):
+        return f"{left}: {GONE}"
+    return left if price.kept is None else f"{left} ({share(price.kept)} of the gain)"
+
+
+def _told(price: PriceAtLimit) -> str:
+    """Membership at most, from the parameters and the covariance."""
+    if price.membership is None:
+        return "not known"
+    most, median = percent_at_most(price.membership, EVEN), price.membership_median
+    return most if median is None else f"{most} (median {percent(median, EVEN)})"
 
 
 def choices_in_words(summary: Summary) -> list[tuple[str, str, str]]:
@@ -87,94 +168,171 @@ def choices_in_words(summary: Summary) -> list[tuple[str, str, str]]:
     cost, found = summary.tradeoff, []
     for choice in summary.choices:
         at = choice.utility
-        left = "not measured" if at is None else _utility(cost, at)
+        left = "not measured" if at is None else measured(cost.metric, at)
         if at is not None and not cost.is_useful(at):
             left += f": {GONE}"
         elif choice.kept is not None:
-            left += f": {share(choice.kept)} of what the model does better than a constant"
+            left += f" ({share(choice.kept)} of the gain over {_baseline(cost)})"
         found.append((number(choice.noise), share(choice.share), left))
     return found
 
 
-def _people(summary: Summary) -> list[str]:
-    people, rows = summary.people, number(summary.number_measured)
+def _limits(summary: Summary) -> tuple[str, bool] | None:
+    """Whether the limits that were set are kept; None where there is none."""
+    policy, gate = summary.policy, summary.gate
+    if policy and not policy.passed:
+        return (
+            f"Failed: {number(policy.count - policy.passed_count)} of {_rules(policy.count)} of {policy.source}.",
+            False,
+        )
+    if gate and gate.exceeded:
+        above, all_ = number(gate.count), number(summary.number_measured)
+        return f"Failed: {above} of {all_} {summary.whose} are above the limit of η = {number(gate.max_eta)}.", False
+    if policy:
+        every = "the only rule" if policy.count == 1 else f"all {number(policy.count)} rules"
+        return f"Passed: {every} of {policy.source}.", True
+    if gate:
+        return f"Passed: no {_one(summary)} is above the limit of η = {number(gate.max_eta)}.", True
+    return None
+
+
+def _rules(count: int) -> str:
+    return f"{number(count)} rule{'s' * (count != 1)}"
+
+
+def _one(summary: Summary) -> str:
+    return "person" if summary.whose == "people" else "row"
+
+
+def _not_given(summary: Summary, no_limit: bool) -> list[str]:
+    """That no limit was set, and which noise all of it is said for, where nobody chose one."""
+    if summary.noise.chosen != "default":
+        return [NO_LIMIT] * (no_limit and summary.released is None)
+    given = "noise or limit" if no_limit else "noise"
+    even = any(attribute.yes_no for attribute in summary.attributes) and summary.choices
+    beside = " A yes or no counts as a number of spread 1/2." if even else ""
+    open_ = " Whether the model may be published is open until you set a limit." if no_limit else ""
+    return [
+        f"No {given} was given: these figures are for a noise scale of {number(summary.noise.scale)}.{open_}{beside}"
+    ]
+
+
+def _number(summary: Summary) -> Exposed | None:
+    """The number of which the largest share is revealed."""
+    people = summary.people
     if people is None or not people.measured:
-        return []
+        return None
     found, worst = max(
         ((value.revealed, value) for value in summary.values if value.revealed), key=lambda pair: pair[0].max
     )
-    who = f"{number(people.count)} of {rows} people: {LEARNS}" if people.count else f"{rows} people: {NOBODY}"
     whose = f"row {worst.worst_row if found.row is None else found.row}"
     if summary.data.people is not None:
         person = worst.worst_person if found.person is None else found.person
         whose = f"the person of {whose}" if person is None else f"person {person}"
-    return [f"{who}. The most: {worst.name} of {whose}, {share(found.max)}."]
+    return Exposed(
+        found.max,
+        f"Up to {percent_at_most(found.max)} of a numeric value is revealed: {worst.name} of {whose}.",
+        _shares(found, people.count, summary),
+        f"{_shares(found, people.count, summary)} Most exposed: {worst.name} of {whose}"
+        f"{f', {percent_at_most(found.max)}' if people.count else ''}.",
+    )
 
 
-def _target(summary: Summary) -> list[str]:
+def _shares(found: RevealedShare, count: int, summary: Summary) -> str:
+    if not count:
+        return (
+            f"At most {percent_at_most(found.max)} of any numeric value is revealed, on average, to an attacker who knows "
+            "everything else."
+        )
+    who = f"{number(count)} of {number(summary.number_measured)} {summary.whose}"
+    return f"An attacker who knows everything else learns more than half of a numeric value about {who}."
+
+
+def _named(target: str) -> str:
+    """The target with its name, which may be just that."""
+    return "target" if target == "target" else f"target, {target},"
+
+
+def _target(summary: Summary) -> Exposed | None:
+    """What is revealed of the target: the share of a number, or how well its class is guessed."""
     label = summary.label
     if label is None:
-        return []
+        return None
     if not label.revealed:
-        return _class_told(summary, label.name)
+        told = [apart for apart in summary.distinguishable if apart.attribute == label.name]
+        two, what = len(summary.data.classes or ()) == 2, f"the {_named(label.name)}"
+        return None if not told else _between_two(told[0], what, f"The target is {label.name}", two)
     found = label.revealed
-    return [
-        f"Of the target, {label.name}, at most {share(found.max)} of anyone's is revealed, and more than half of "
-        f"{_whose(found.count)}."
-    ]
+    if all(
+        value.name == label.name or not value.revealed or value.revealed.max < found.max for value in summary.values
+    ):
+        return None  # the number that is revealed most, which has its line
+    above = "" if not found.count else f" More than half is revealed about {number(found.count)} {summary.whose}."
+    return Exposed(
+        found.max,
+        f"Up to {percent_at_most(found.max)} of the {_named(label.name)} is revealed.",
+        above.strip(),
+        f"At most {percent_at_most(found.max)} of any {_one(summary)}'s {_named(label.name)} is revealed.{above}",
+    )
 
 
-def _guessed(summary: Summary) -> list[str]:
-    """The category, or yes and no, that can be told best from exact moves; nothing where none was tried."""
+def _category(summary: Summary) -> Exposed | None:
+    """The category, or yes and no, that is guessed best by exact moves; nothing where none was tried."""
     categories = {attribute.name for attribute in summary.attributes if attribute.kind == "category"}
-    found = [apart for apart in summary.told_apart if apart.attribute in categories]
+    found = [apart for apart in summary.distinguishable if apart.attribute in categories]
     if not found:
-        return []
+        return None
     most = max(found, key=lambda apart: apart.worst)
-    all_tried = categories == {apart.attribute for apart in found}
-    which = "Of categories" if all_tried else f"Of the categories that were tried ({number(len(found))})"
-    return [
-        f"{which}, {most.attribute} is told best: {_told_rightly(most)}, from the value most unlike it; 50 is guessing."
-    ]
+    tried = "" if categories == {apart.attribute for apart in found} else f" of {number(len(found))} tried"
+    two = any(column.name == most.attribute and column.categories == 2 for column in summary.data.columns)
+    return _between_two(most, most.attribute, f"The most exposed category{tried} is {most.attribute}", two)
 
 
-def _class_told(summary: Summary, name: str) -> list[str]:
-    """How well anyone's class can be told, from exact moves; nothing where it was not attacked."""
-    return [
-        f"The target, {name}, is told {_told_rightly(apart)}, from the class most unlike it; 50 is guessing."
-        for apart in summary.told_apart
-        if apart.attribute == name
-    ]
+def _between_two(apart: DistinguishableColumn, what: str, which: str, two: bool) -> Exposed:
+    """A test between a value and the one most unlike it; ``two`` where there are no others."""
+    whole = f"guesses {what} correctly" if two else f"who chooses between two values of {what} is correct"
+    guess = "guesses it correctly" if two else "who chooses between two values is correct"
+    correct, median = _correct(apart.worst), percent(apart.median, EVEN)
+    return Exposed(
+        _above_chance(apart.worst),
+        f"An attacker {whole} {correct} (chance 50 %).",
+        f"{which} (median {median} correct).",
+        f"{which}{': an' if two and ' tried is ' not in which else '. An'} attacker {guess} {correct} "
+        f"(median {median}, chance 50 %).",
+    )
 
 
-def _told_rightly(apart: ToldApart) -> str:
-    """How often the best test is right, at most and in the middle."""
-    return f"rightly {in_hundred(apart.worst)} of 100 times at most, {in_hundred(apart.median)} in the middle"
-
-
-def _whose(count: int) -> str:
-    return "nobody's" if not count else "one person's" if count == 1 else f"{number(count)} people's"
-
-
-def _presence(summary: Summary) -> list[str]:
+def _membership(summary: Summary) -> Exposed | None:
+    """Whether someone is in the data."""
     found = summary.membership
     if found is None:
-        return []
-    return [
-        f"Whether someone is in the table can be told rightly {in_hundred(found.right_max)} of 100 times at most, "
-        f"{in_hundred(found.right_mean)} on average; 50 is guessing.",
-        *([found.note] if found.note else []),
-    ]
+        return None
+    correct, average = _correct(found.accuracy_max), percent(found.accuracy_mean, EVEN)
+    return Exposed(
+        _above_chance(found.accuracy_max),
+        f"Membership: an attacker is correct {correct} (chance 50 %).",
+        f"On average the attacker, who knows all other rows, is correct {average} of the time. {found.note}".rstrip(),
+        f"Membership: an attacker is correct {correct} (average {average}, chance 50 %). {found.note}".rstrip(),
+    )
 
 
-def _broken(summary: Summary) -> list[str]:
+def _above_chance(accuracy: float) -> float:
+    """From 0 for a coin to 1 for certainty."""
+    return 2.0 * accuracy - 1.0
+
+
+def _correct(accuracy: float) -> str:
+    return f"{'at most' if accuracy < 0.995 else 'up to'} {percent_at_most(accuracy, EVEN)} of the time"
+
+
+def _failed(summary: Summary) -> list[str]:
     policy = summary.policy
     if policy is None:
         return []
     failed = [rule for rule in policy.rules if not rule.passed][:MOST_RULES]
-    left = policy.count - policy.kept - len(failed)
-    more = [f"{number(left)} more {'rule is' if left == 1 else 'rules are'} not kept."] if left > 0 else []
-    return [f"Not kept, {rule.rule}: {rule.note}" for rule in failed] + more
+    left = policy.count - policy.passed_count - len(failed)
+    more = [f"{_rules(left)} more failed."] if left > 0 else []
+    return [f"Failed, {rule.rule}: {rule.note}" for rule in failed] + more
 
 
 def _cost(summary: Summary) -> str:
@@ -182,11 +340,15 @@ def _cost(summary: Summary) -> str:
     if cost.without_noise is None:
         return ""
     at = cost.at(summary.noise.scale)
-    with_noise = "unknown" if at is None else _utility(cost, at)
+    with_noise = "unknown" if at is None else measured(cost.metric, at)
     gone = "" if at is None or cost.is_useful(at) else f" That is {_gone(cost)}."
-    without, where = _utility(cost, cost.without_noise), cost.label.partition(", ")[2]
+    without, where = written(cost.metric, cost.without_noise), cost.label.partition(", on ")[2]
     what = "accuracy " * (cost.metric == "accuracy")
-    return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f', {where}'}.{gone}"
+    return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f' ({where})'}.{gone}"
+
+
+def _baseline(cost: MeasuredUtility) -> str:
+    return "predicting the mean" if cost.metric == "r2" else "the baseline"
 
 
 def _gone(cost: MeasuredUtility) -> str:
@@ -197,17 +359,19 @@ def _gone(cost: MeasuredUtility) -> str:
     return f"{GONE}: collect more rows, or allow more to be revealed"
 
 
+def _is_useful(summary: Summary, noise: float) -> bool:
+    """Whether a model with this noise is better than the baseline, or not known to be no better."""
+    at = summary.tradeoff.at(noise)
+    return at is None or summary.tradeoff.is_useful(at)
+
+
 def _then(summary: Summary) -> str:
     """What the noise that is advised costs, where it is another one."""
     cost, noise = summary.tradeoff, summary.next.noise
-    if noise is None or math.isclose(noise, summary.noise.scale, rel_tol=1e-9):
+    if noise is None or summary.next.eta is not None or math.isclose(noise, summary.noise.scale, rel_tol=1e-9):
         return ""
     at = cost.at(noise)
     if at is None:
         return " What that costs was not measured."
     beware = "" if cost.is_useful(at) else f", {_gone(cost)}"
-    return f" That noise leaves {_utility(cost, at)}{beware}."
-
-
-def _utility(cost: MeasuredUtility, value: float) -> str:
-    return {"accuracy": percent(value), "r2": f"R² {number(value)}"}.get(cost.metric, f"deviance {number(value)}")
+    return f" That noise leaves {measured(cost.metric, at)}{beware}."

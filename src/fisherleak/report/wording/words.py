@@ -43,8 +43,8 @@ WORDS: dict[str, Word] = {
     ),
     "eta_spread": Word(
         "spread of η",
-        "The standard deviation of the rows' η: how unequally the model leans on people. It is zero if every row is "
-        "revealed as much.",
+        "The standard deviation of the rows' η: how unequally rows are exposed. It is zero if every row is "
+        "equally exposed.",
     ),
     "eta_median": Word("median η", "Half of the rows have a smaller η, half a larger one."),
     "eta_least": Word("smallest η", "The η of the row that the release reveals least."),
@@ -102,7 +102,8 @@ WORDS: dict[str, Word] = {
         "share of a value revealed",
         "At most this part of the variance of a number is revealed, on average, to an attacker who knows everything else, from "
         "0 to 100 % for every column and unit. The attacker believes beforehand that the value is normal, around the column's "
-        "mean with spread s. The share is (η̄ s)² / (1 + (η̄ s)²), with η̄² the mean of η² over that belief, the model refitted "
+        "mean with spread s. The share is (η̄ s)² / (1 + (η̄ s)²), with η̄² the mean of η² over that belief, the "
+        "model refitted "
         "for each value (van Trees' inequality). At one half, the release tells as much as the attacker knew. Categories have "
         "no such share: see what attackers get.",
     ),
@@ -113,21 +114,21 @@ WORDS: dict[str, Word] = {
     "revealed_spread": Word(
         "spread started from",
         "How unsure someone is about the value before they see the release, as a standard deviation: the column's own spread, "
-        "unless the audit was told another. A smaller one means that they know more, and that the release adds less.",
+        "unless the audit was given another. A smaller one means that they know more, and that the release adds less.",
     ),
     "group_joint": Word(
         "joint η of a group",
         "All values of all rows of the group, taken together. It grows with the group's size; compare the means for what "
-        "happens to a person.",
+        "happens to a single row.",
     ),
     "group_mean": Word(
         "mean, spread and largest η in a group",
-        "Over the rows of the group. Where the means differ, the model leans more on the people of one group than on those "
-        "of another.",
+        "Over the rows of the group. Where the means differ, the rows of one group are more exposed than those of "
+        "another.",
     ),
     "sigma": Word(
         "sigma (σ), the scale of the noise",
-        "The size of the noise that is added to each released parameter, per standard unit of its column: its standard "
+        "The size of the noise that is added to each released parameter, per standard deviation of its column: its standard "
         "deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
         "twice the least error. That is exact.",
     ),
@@ -137,10 +138,9 @@ WORDS: dict[str, Word] = {
         "ten fall into. Between the scales that were tried, it is read off a straight line in the logarithm of σ.",
     ),
     "without_noise": Word("without noise", "The utility of the model as it was fitted, before noise is added."),
-    "constant": Word(
-        "the model that ignores the columns",
-        "The utility of always answering the same: the commonest class, or the mean. A release that is no better is of no "
-        "use.",
+    "utility_baseline": Word(
+        "baseline",
+        "The utility of always predicting the same: the majority, or the mean. A release that is no better is of no use.",
     ),
     "attack": Word(
         "attack accuracy",
@@ -155,12 +155,12 @@ WORDS: dict[str, Word] = {
         "columns”, who sees no release.",
     ),
     "attack_people": Word(
-        "attacks on people",
+        "attacks on single rows",
         "How often the attacker is right about the row that he knows best, about one row in twenty, and about the one in the "
         "middle, over the noise; and of how many rows he is right nine times in ten or more. An average hides those who are "
         "found out. Not said of attackers who see no release.",
     ),
-    "told_apart": Word(
+    "distinguishable": Word(
         "telling two values apart",
         "The release with the row's own value and the one with the value that would move the model most are two known "
         "distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. Tried in "
@@ -171,20 +171,20 @@ WORDS: dict[str, Word] = {
         "No unbiased estimate of which of the two values it is, as 0 or 1, has a smaller standard deviation for any row: the "
         "bound of Hammersley, Chapman and Robbins, from the chi-square divergence of the two releases.",
     ),
-    "presence": Word(
-        "presence in the table",
-        "Whether someone's record was in the table at all. The attacker knows all other records and the one in question, and "
-        "sees the release; presence and absence are as likely. Nobody is right more often than this, whatever they compute; 50 "
-        "of 100 is guessing. What leaves must not tell how many rows there are: whoever knows all others could count.",
+    "membership": Word(
+        "membership",
+        "Whether someone's record was in the data at all. The attacker knows all other records and the one in question, and "
+        "sees the release. Both answers are equally likely: chance is 50 %. No attacker is correct more often than this. The "
+        "release must not tell how many rows there are: who knows all others could count.",
     ),
-    "presence_found": Word(
+    "membership_found": Word(
         "found at 1 % false alarms",
-        "Of those who are in the table, the part that the best attacker names as present when he is allowed to name 1 in 100 "
-        "of those who are not. Without the release it would be 1 % too.",
+        "The part of the members that the best attacker names when 1 in 100 of the others may be named by mistake. Without "
+        "the release it would be 1 % too.",
     ),
-    "presence_auc": Word(
+    "membership_auc": Word(
         "AUC",
-        "How often the best attacker ranks a release with the record above one without it: a half is guessing, one is certain.",
+        "How often the best attacker ranks a release with the record above one without it: chance is a half, one is certain.",
     ),
     "balance": Word(
         "equalising (IRFIL)",
@@ -194,12 +194,12 @@ WORDS: dict[str, Word] = {
     ),
     "gate": Word(
         "limit",
-        "The η that no row may exceed, as declared by whoever ran the audit. There is no value that is safe in general.",
+        "The η that no row may exceed, as declared by those who ran the audit. There is no value that is safe in general.",
     ),
     "policy": Word(
         "policy",
-        "Limits that those who answer for the data wrote down once, in a file. A rule about something that was not measured is "
-        "not kept. The release passes if every rule is kept.",
+        "Limits that those who answer for the data wrote down once, in a file. A rule about something that was not measured "
+        "fails. The release passes if every rule passes.",
     ),
     "rows_used": Word(
         "rows",
@@ -208,8 +208,8 @@ WORDS: dict[str, Word] = {
     ),
     "l2": Word(
         "l2",
-        "The strength of the penalty on large coefficients, per row. It is taken as public. A stronger penalty makes the "
-        "model lean less on each row.",
+        "The strength of the penalty on large coefficients, per row. It is taken as public. A stronger penalty makes "
+        "each row matter less.",
     ),
     "parameters": Word(
         "parameters", "How many numbers are released: the coefficients, and the intercept if there is one."

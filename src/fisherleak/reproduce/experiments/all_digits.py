@@ -12,8 +12,7 @@ from fisherleak._support.arrays import to_gpu
 from fisherleak.engine.fit.minimise import minimise
 from fisherleak.errors import DataError
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import IMAGES, L2, TITLES, Workspace
+from fisherleak.reproduce.workspace import IMAGES, L2, TITLES, Comparison, Item, Numbers, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

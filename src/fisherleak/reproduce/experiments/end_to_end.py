@@ -9,8 +9,7 @@ import numpy as np
 from fisherleak._support.namespaces import TableLike, VectorLike
 from fisherleak.engine.fit.minimise import minimise
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace, next_weights
+from fisherleak.reproduce.workspace import Comparison, Item, Numbers, Workspace, next_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

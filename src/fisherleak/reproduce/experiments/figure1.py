@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace
+from fisherleak.reproduce.workspace import Comparison, Item, Numbers, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

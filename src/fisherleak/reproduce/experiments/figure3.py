@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import CLASSES, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import CLASSES, TITLES, Comparison, Item, Numbers, Workspace, settings_of_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

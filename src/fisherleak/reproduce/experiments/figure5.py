@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import IMAGES, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import IMAGES, TITLES, Comparison, Item, Numbers, Workspace, settings_of_images
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,7 @@ import numpy as np
 from fisherleak.attacks import BlackBox, Ideal, WhiteBox
 from fisherleak.engine.noise import Gaussian
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace
+from fisherleak.reproduce.workspace import Comparison, Item, Numbers, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,7 @@ from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak.attacks import BlackBox, WhiteBox
 from fisherleak.engine.noise import Gaussian
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import Workspace, next_weights
+from fisherleak.reproduce.workspace import Comparison, Item, Numbers, Workspace, next_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import CLASSES, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import CLASSES, TITLES, Comparison, Item, Numbers, Workspace, settings_of_images
 
 IWPC_L2 = 1e-3
 SETTINGS = {**settings_of_images(), "l2 of IWPC": IWPC_L2}

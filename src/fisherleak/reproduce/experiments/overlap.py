@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import IMAGES, KINDS, TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import (
+    IMAGES,
+    KINDS,
+    TITLES,
+    Comparison,
+    Item,
+    Numbers,
+    Workspace,
+    settings_of_images,
+)
 
 COUNT = 100
 PAPER = {"mnist": 24, "cifar10": 34}

@@ -8,8 +8,7 @@ import numpy as np
 
 from fisherleak.engine.fit.minimise import minimise
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import CLASSES, IMAGES, L2, TITLES, Workspace
+from fisherleak.reproduce.workspace import CLASSES, IMAGES, L2, TITLES, Comparison, Item, Numbers, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

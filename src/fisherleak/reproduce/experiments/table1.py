@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fisherleak.reproduce.comparison import Comparison, Item, Numbers
-from fisherleak.reproduce.workspace import TITLES, Workspace, settings_of_images
+from fisherleak.reproduce.workspace import TITLES, Comparison, Item, Numbers, Workspace, settings_of_images
 
 PAPER = {
     ("mnist", "linear"): ("0.040 ± 0.014, 100 %", "0.047 ± 0.000, 99.8 %"),

@@ -6,7 +6,7 @@ Every step is a sentence, with the argument that decides otherwise; values of ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -115,6 +115,12 @@ class Written:
     """The decimal mark of columns of text that are taken as numbers, and would be other numbers with the other mark."""
     open_marks: frozenset[str]
     """Those of them for which nothing in the table settles it."""
+    settled_by: Mapping[str, int] = field(default_factory=dict)
+    """Cells without which, at least, the mark of such a column would be another; not where it was given."""
+    summed: bool = False
+    """Whether one row decides that the last is left out as a total of the others, or is not."""
+    no_numbers: Mapping[str, int] = field(default_factory=dict)
+    """How many cells of such columns are neither missing nor numbers."""
 
 
 def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
@@ -146,13 +152,25 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
     unread = tuple(
         Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].tally(mark).first
     )
+    summed = False
     if not choices.keep_total:
-        raw, total = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily)
+        raw, total, summed = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily)
         notes += total
     told = {name: mark for name, mark in marks.items() if surveys[name].matters}
     settled = any(surveys[name].settles for name in marks)  # one table has one notation
     unsure = frozenset(name for name in told if surveys[name].decimal is None and not settled)
-    return Written(changed(raw, how), tuple(notes), unread, told, unsure)
+    by = {} if choices.decimal else _settled_by(surveys, told)
+    cells = {name: surveys[name].tally(mark).unread for name, mark in marks.items()}
+    return Written(changed(raw, how), tuple(notes), unread, told, unsure, by, summed, cells)
+
+
+def _settled_by(surveys: Mapping[str, Survey], told: Collection[str]) -> dict[str, int]:
+    """Cells that settle the marks of some columns: their own, or where these say nothing those of the other columns."""
+    commas = [s.settled_by or 0 for s in surveys.values() if s.decimal == "," and s.is_numbers(",")]
+    even = [s.settled_by for s in surveys.values() if s.decimal is None and s.settled_by]
+    usual = max(commas) if commas else min(even, default=None)
+    found = {name: surveys[name].settled_by if surveys[name].decimal else usual for name in told}
+    return {name: by for name, by in found.items() if by is not None}
 
 
 def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]:
@@ -197,6 +215,8 @@ def _marks_of_target(raw: RawTable, choices: Choices, lazily: bool) -> dict[str,
     import pyarrow.compute as pc
 
     name = choices.target
+    if name not in raw.names:  # of rows that are to be predicted
+        return {}
     if sort_of(raw.kind(name)) != "text":
         if name in choices.categories:
             raise InvalidInputError(

@@ -1,9 +1,8 @@
-"""What the user says about columns, and what names and types of columns tell without a look at their values."""
+"""What the user says about columns, and what types of columns tell without a look at their values."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,15 +11,10 @@ from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 
 __all__ = [
-    "INDEX_LEVEL",
     "MOST_FORCED",
-    "ROW_NAMES",
     "Choices",
-    "called_ids",
     "check_choices",
     "is_plain",
-    "looks_called_id",
-    "names_somebody",
     "sort_of",
     "spelled",
 ]
@@ -31,151 +25,6 @@ WAYS = ("impute", "drop")
 """What may become of rows that lack a column."""
 MOST_FORCED = 1000
 """Levels past which even a category named by the user is refused: each would be a coefficient."""
-ID_NAMES = {
-    *(
-        "id",
-        "ids",
-        "index",
-        "row",
-        "rows",
-        "rownames",
-        "rownumber",
-        "rownum",
-        "record",
-        "recno",
-        "uuid",
-        "guid",
-        "key",
-        "ssn",
-    ),
-    *(
-        "mrn",
-        "nhs",
-        "nhsnumber",
-        "pid",
-        "pidnum",
-        "pidp",
-        "subject",
-        "subj",
-        "subjno",
-        "subno",
-        "subnum",
-        "subjectno",
-        "obs",
-    ),
-    *(
-        "obsno",
-        "obsnum",
-        "observation",
-        "case",
-        "caseno",
-        "casenum",
-        "casenumber",
-        "caseid",
-        "person",
-        "patient",
-        "respondent",
-    ),
-    *(
-        "participant",
-        "serial",
-        "serialno",
-        "sno",
-        "nr",
-        "no",
-        "idnum",
-        "idno",
-        "idnr",
-        "idcode",
-        "hhid",
-        "ptid",
-        "ptno",
-        "nosub",
-    ),
-    *(
-        "seqn",
-        "seqno",
-        "code_id",
-        "passport",
-        "x1",
-        "v1",
-        "level_0",
-        "accountnumber",
-        "account",
-        "memberno",
-        "studentno",
-    ),
-}
-"""Names of identifiers and row numbers, in small letters without signs."""
-ID_ENDS = re.compile(r"(?:^|[^A-Za-z])(?:id|ID|Id|uuid|guid|ssn|mrn|SSN|MRN)\d?$|[a-z](?:ID|Id)\d?$")
-ID_STARTS = re.compile(r"^(?:id|ID)[_. ]")
-NUMBERED = re.compile(
-    r"(?:patient|person|subject|member|client|customer|employee|student|participant|respondent|policy|insurance|claim|record)"
-    r"s?(?:no|nr|num|number|nbr)"
-)
-"""Names of numbers that people and their records are called by, in small letters without signs."""
-ID_WORDS = {
-    *(
-        "acid",
-        "aid",
-        "amid",
-        "android",
-        "arid",
-        "asteroid",
-        "bid",
-        "covid",
-        "fluid",
-        "grid",
-        "hybrid",
-        "humid",
-        "invalid",
-        "kid",
-    ),
-    *(
-        "laid",
-        "lipid",
-        "liquid",
-        "maid",
-        "mid",
-        "opioid",
-        "overpaid",
-        "paid",
-        "plaid",
-        "prepaid",
-        "rapid",
-        "raid",
-        "rid",
-        "said",
-    ),
-    *(
-        "solid",
-        "spheroid",
-        "steroid",
-        "thyroid",
-        "timid",
-        "unpaid",
-        "valid",
-        "void",
-        "typhoid",
-        "aminoacid",
-        "hid",
-        "lid",
-        "skid",
-    ),
-}
-"""Words that end in id and are none."""
-ROW_NAMES = re.compile(r"^(?:X|X\.\d+|\.\.\.\d+|[Uu]nnamed.*|column \d+'*|__index_level_\d+__)$")
-"""What programs call a column of row numbers that has no name."""
-INDEX_LEVEL = re.compile(r"^__index_level_\d+__$")
-"""What pandas calls an index without a name in a file."""
-SOMEBODY = re.compile(
-    r"(?:person|patient|pat|pt|p|subj|subject|sub|indiv|individual|hh|household|fam|family|member|client|customer|cust|user|student|stud|"
-    r"pupil|child|mother|teacher|school|class|clinic|hospital|employee|emp|worker|firm|company|resp|respondent|participant)?"
-    r"ids?|(?:id|pid)(?:num|no|nr|code|p)|pidp|subj|subj?(?:no|num)|person|patient|subject|respondent|participant|ptno|nosub|ssn|mrn"
-)
-"""Names of identifiers that are nothing else, in small letters without signs."""
-BY_PLACE = re.compile(r"^column \d+'*$")
-"""What columns are called here that have no name."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +118,7 @@ def check_levels(names: Sequence[str], choices: Choices) -> None:
         if name not in names:
             raise InvalidInputError(f"`levels` names the column '{name}', which is not there. {nearest(name, names)}")
         if name in seen or not levels or len(set(levels)) != len(levels):
-            raise InvalidInputError(f"`levels` must list the levels of column '{name}' once, each of them once.")
+            raise InvalidInputError(f"`levels` must list the categories of column '{name}' once, each of them once.")
         seen.add(name)
 
 
@@ -281,34 +130,22 @@ def check_bounds(names: Sequence[str], choices: Choices) -> None:
             raise InvalidInputError(f"`bounds` name '{name}', which is no column. {nearest(name, names)}")
         if name in seen:
             raise InvalidInputError(f"`bounds` name '{name}' twice: give each column once.")
-        numbers = len(ends) == 2 and all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends)
-        if not (numbers and ends[0] < ends[1]):
+        if not _are_ends(ends):
             raise InvalidInputError(
-                f"`bounds` of '{name}' must be two finite numbers, the first the smaller; got {ends!r}."
+                f"`bounds` of '{name}' must be two finite numbers, the first the smaller, with a finite difference; got "
+                f"{ends!r}."
             )
         seen.add(name)
 
 
-def looks_called_id(name: str) -> bool:
-    """Whether a column's name is one of those that identifiers and row numbers have."""
-    name = name.strip()
-    bare = re.sub(r"[\W_]", "", name).lower()
-    if bare in ID_NAMES or ROW_NAMES.match(name) or NUMBERED.fullmatch(bare):
-        return True
-    joined = bare.endswith("id") and bare.isalpha() and bare not in ID_WORDS
-    return bool(joined or ID_ENDS.search(name) or ID_STARTS.match(name))
-
-
-def names_somebody(name: str) -> bool:
-    """Whether a name is that of an identifier and of nothing else: id, person, school_id; not no, case, index."""
-    bare = re.sub(r"[\W_]", "", name).lower()
-    return bool(SOMEBODY.fullmatch(bare) or NUMBERED.fullmatch(bare))
-
-
-def called_ids(names: Sequence[str]) -> frozenset[str]:
-    """The columns that are called as identifiers are; none where all are called by their place, as without a header."""
-    by_place = len(names) > 1 and all(BY_PLACE.match(name) for name in names)
-    return frozenset() if by_place else frozenset(name for name in names if looks_called_id(name))
+def _are_ends(ends: Sequence[Any]) -> bool:
+    """Whether a range has two ends and a width that floats hold."""
+    if len(ends) != 2 or not all(isinstance(end, (int, float)) for end in ends):
+        return False
+    try:
+        return 0 < float(ends[1]) - float(ends[0]) < math.inf
+    except OverflowError:
+        return False
 
 
 def is_plain(kind: Any) -> bool:

@@ -5,25 +5,19 @@ A guess is said in a sentence (``note``) and can be overridden; what the user sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.decide.choices import (
-    INDEX_LEVEL,
-    MOST_FORCED,
-    ROW_NAMES,
-    Choices,
-    is_plain,
-    names_somebody,
-    sort_of,
-)
-from fisherleak.tables.decide.profile import Profile
+from fisherleak.tables.decide.choices import MOST_FORCED, Choices, is_plain, sort_of
+from fisherleak.tables.decide.identifier_names import INDEX_LEVEL, is_generic, names_somebody
+from fisherleak.tables.decide.profile import LONG, SKETCHED, Numbers, Profile
 from fisherleak.tables.read.cell_formats import amounts_as_text
 from fisherleak.tables.read.parts import RawTable
 
-__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide", "kept_leaving"]
+__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide", "kept_leaving", "use_leaving"]
 
 ColumnKind = Literal["number", "category", "target", "id", "person", "group", "ignored"]
 MOST_LEVELS = 50
@@ -38,6 +32,8 @@ MOST_REPEATED = 20
 FEWEST_IN_RUN = 10
 FULL_RUN = 0.9
 """Part of the whole numbers from the least to the largest that a column has that numbers rows in any order."""
+TIMES = re.compile(r"time|date|epoch|stamp|datum|zeit|fecha|data\b|^ts$", re.IGNORECASE)
+"""Names of times, whose seconds or days have as many digits."""
 
 YES_NO = frozenset({0.0, 1.0})
 """Numbers that often stand for no and yes; any other two are measured so too."""
@@ -57,6 +53,9 @@ class Column:
     """The levels of a category that are kept where others are pooled."""
     yes_no: bool = False
     """Whether it is a number in the model, one of two, and measured as a category: how often attackers guess it."""
+    settled_by: int | None = None
+    """Rows without which, at least, it might be used where it is not, or not where it is; None where that does not rest on
+    counts."""
 
 
 def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
@@ -136,13 +135,14 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
         )
     if sort == "number":
         why = _looks_like_id(name, profile)
+        by = _settled_by(profile, bool(why))
         if why:
-            return Column(name, "ignored", True, f"{why}; `numbers` keeps it")
+            return Column(name, "ignored", True, f"{why}; `numbers` keeps it", settled_by=by)
         few = None if profile.numbers is None else profile.numbers.few
         if few is not None and len(few) == 2:
             note = f"holds {'0 and 1' if few == YES_NO else 'two values'} {YES_NO_NOTE}"
-            return Column(name, "number", True, note, yes_no=True)
-        return Column(name, "number", True, "holds numbers")
+            return Column(name, "number", True, note, yes_no=True, settled_by=by)
+        return Column(name, "number", True, "holds numbers", settled_by=by)
     if sort == "date":
         return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")
     if sort == "other":
@@ -156,35 +156,46 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
         amounts = amounts_as_text([level for level in levels or () if isinstance(level, str)]) if levels else ""
         if amounts:
             texts = f"has {_count(profile)} different texts in {present} rows, which {amounts}"
-        return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count)
+        by = None if levels is None else 2 * len(levels) - present
+        return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count, settled_by=by)
     if len(levels) > MOST_REPEATED and profile.called:
         note = f"is called an identifier and has {len(levels)} different texts; `categories` keeps it"
-        return Column(name, "ignored", True, note, count)
+        return Column(name, "ignored", True, note, count, settled_by=len(levels) - MOST_REPEATED)
     if len(levels) > MOST_LEVELS:
         return _pooled(name, levels, present, pooling)
     note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
-    return Column(name, "category", True, note, len(levels))
+    by = None if len(levels) < 3 else present - 2 * len(levels) + 1
+    return Column(name, "category", True, note, len(levels), settled_by=by)
 
 
 def _pooled(name: str, levels: Mapping[Any, int], present: int, pooling: bool) -> Column:
     """A category of its most frequent levels, as long as the others are those of few rows."""
     often = _often(levels)[: MOST_LEVELS - 1]
     kept = tuple(level for level in often if levels[level] >= FEWEST_KEPT)
-    share = 1 - sum(levels[level] for level in kept) / present
+    others = present - sum(levels[level] for level in kept)
+    share = others / present
     if not pooling or len(kept) < 2 or share > MOST_POOLED:
         note = (
             f"has {len(levels)} different texts, of which the most frequent cover too few rows; `categories` keeps it"
         )
-        return Column(name, "ignored", True, note, len(levels))
+        by = len(levels) - MOST_LEVELS
+        by = min(by, 2 * others - present) if pooling and len(kept) > 1 else by
+        return Column(name, "ignored", True, note, len(levels), settled_by=by)
     note = (
         f"has {len(levels)} different texts, of which {len(kept)} are kept and {len(levels) - len(kept)}, with {share:.1%} of "
         "the rows, are pooled into '(other)'; `categories` keeps all"
     )
-    return Column(name, "category", True, note, len(kept) + 1, kept)
+    return Column(name, "category", True, note, len(kept) + 1, kept, settled_by=present - 2 * len(levels) + 1)
 
 
 def _often(levels: Mapping[Any, int]) -> list[Any]:
     return sorted(levels, key=lambda level: (-levels[level], level))
+
+
+def use_leaving(levels: Mapping[Any, int], present: int) -> set[Any]:
+    """Levels of which one row less leaves the column unused, as one of names: a text of one row takes its level along."""
+    edge = len(levels) > 2 and 2 * len(levels) > present - 1
+    return {level for level, count in levels.items() if edge and count > 1}
 
 
 def kept_leaving(levels: Mapping[Any, int], kept: Collection[Any], present: int) -> set[Any]:
@@ -210,33 +221,67 @@ def _rare(levels: Mapping[Any, int]) -> str:
 
 
 def _looks_like_id(name: str, profile: Profile) -> str:
-    """Why a column of whole numbers that is called an id is one: hardly any repeat, or many with their rows together.
+    """Why a column of whole numbers is an identifier: under such a name hardly any repeat, or many with their rows together.
 
-    Under a name that is an identifier's and nothing else, many values make it one in any order of the rows.
-    A few slips that are not whole, 17.5 among 5,000 say, make no measurement of it.
+    Under a name that is an identifier's and nothing else, many values make it one in any order of the rows; so do, under any
+    name but one of times, numbers of as many digits as telephone and insurance numbers have. A few slips that are not whole,
+    17.5 among 5,000 say, make no measurement of it.
     """
     numbers, order = profile.numbers, profile.order
-    if numbers is None or numbers.count < 3 or not profile.called:
+    long = numbers is not None and _is_long(numbers) and not TIMES.search(name)
+    if numbers is None or numbers.count < 3 or not (profile.called or long):
         return ""
     nameless = name.startswith("column ")
     if not numbers.nearly_whole and not nameless:  # R numbers the rows of one person 1, 1.1, 1.2
         return ""
     own = profile.distinct or (len(profile.sketch) >= 10 and profile.nearly_distinct)
-    if ROW_NAMES.match(name.strip()) and name.strip().startswith("X") and not _numbers_rows(profile, own):
+    if is_generic(name) and not long and not _numbers_rows(profile, own):
         return ""  # a name that may be anything: only the numbers of a run, but for slips, make it one
+    digits = f" of {numbers.digits} digits" if long else ""
     if own:
-        return f"looks like an identifier: {'every' if profile.distinct else 'almost every'} row has its own value"
-    different = len(profile.sketch)
-    if different <= MOST_REPEATED or not numbers.nearly_whole:
+        return (
+            f"looks like an identifier: {'every' if profile.distinct else 'almost every'} row has its own value{digits}"
+        )
+    if profile.different <= MOST_REPEATED or not numbers.nearly_whole:
         return ""
-    if order is not None and order.runs <= 1.02 * different:
+    about = 1.02 if len(profile.sketch) < SKETCHED else 1.1  # past what is followed, their number is an estimate
+    if order is not None and order.runs <= about * profile.different:
         why = "rows with the same value stand together"
     elif names_somebody(name):
         why = "it is called one, and has many values in more rows"
+    elif long:
+        why = f"it has many values{digits} in more rows"
     else:
         return ""
     person = f"`person={name!r}` takes rows with the same value as one person's"
     return f"looks like an identifier of what several rows belong to: {why}; {person}"
+
+
+def _is_long(numbers: Numbers) -> bool:
+    return numbers.digits >= LONG and numbers.count >= FEWEST_IN_RUN
+
+
+def _settled_by(profile: Profile, left_out: bool) -> int | None:
+    """Rows without which, at least, a number might be left out where it is used, or used where it is left out; None for none.
+
+    Where every row has its own value one row less changes nothing. Of at most ``MOST_REPEATED`` values each but one has to
+    lose all rows but one until hardly any repeats, or so many rows have another value that there are more.
+    """
+    numbers = profile.numbers
+    if numbers is None or (profile.called and profile.distinct):
+        return None
+    if not profile.called:
+        few = len(profile.sketch) - MOST_REPEATED
+        mixed = numbers.whole and numbers.high >= 10.0 ** (LONG - 1)
+        return 1 if mixed and not numbers.digits else max(1, few) if left_out and not profile.distinct else None
+    if left_out:
+        return 1
+    fractions = numbers.fractions - max(1, numbers.count // 50)
+    if len(profile.sketch) > MOST_REPEATED:
+        return max(1, fractions)  # a measurement stays one until nearly all of its fractions are gone
+    repeated = sorted(count - 1 for count in profile.sketch.values() if count > 1)
+    alone = sum(repeated[: len(repeated) - (len(profile.sketch) >= 10)])
+    return max(1, min(alone, MOST_REPEATED + 1 - len(profile.sketch)), fractions)
 
 
 def _numbers_rows(profile: Profile, own: bool) -> bool:

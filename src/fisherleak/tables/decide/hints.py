@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fisherleak.tables.decide.choices import names_somebody
 from fisherleak.tables.decide.column_kinds import Column
-from fisherleak.tables.decide.profile import Numbers, Profile
+from fisherleak.tables.decide.identifier_names import is_generic
+from fisherleak.tables.decide.profile import SKETCHED, Numbers, Profile
 from fisherleak.tables.decide.target import Target
+from fisherleak.tables.read.cell_formats import are_codes
 
-__all__ = ["hints_of"]
+__all__ = ["codes_in", "hints_of"]
 
 TIMES = {
     "time",
@@ -51,6 +52,18 @@ POSTAL = re.compile(
 """Names of postal codes."""
 YEAR = re.compile(r"(?:^|_)(?:year|yr|jahr)", re.IGNORECASE)
 """Names of columns in which 99 is 1999."""
+KINDS = re.compile(
+    r"\b(?:race|ethnic\w*|\w*type|district|region|county|state|province|country|nation\w*|"
+    r"religion|sector|industry|occupation|occup|job|profession|marital|civil|department|dept|ward|site|cent(?:er|re)|clinic|"
+    r"hospital|species|strain|cell|color|colour|category|kind|brand|make|origin|party|"
+    r"rasse|bezirk|kanton|bundesland|beruf|branche|konfession|familienstand|herkunft|abteilung|zivilstand|"
+    r"departement|profession|metier|couleur|origine|secteur|raza|etnia|distrito|provincia|profesion|tipo|color|sexo|origen|"
+    r"regione|provincia|professione|colore|regiao|cor|raca|estado|profissao)$",
+    re.IGNORECASE,
+)
+"""Last words of names of what has no order, whose numbers are codes."""
+FEWEST_IN_RUN = 20
+"""Values of a run that is no chance."""
 FEWEST_STAND_INS = 3
 """Rows that hold a number that may stand for a missing one: fewer are said to nobody, as values of people."""
 
@@ -60,6 +73,7 @@ def hints_of(columns: Sequence[Column], profiles: Mapping[str, Profile], target:
     used = [column for column in columns if column.kind in ("number", "category")]
     found = [*_spellings(used, profiles), *_codes(target, profiles), *_survival(used, profiles, target)]
     found += [*_counters(used, profiles), *_people(used, profiles), *_postal(used, profiles)]
+    found += [*_zeros(used, profiles), *_kinds(used, profiles), *_single(target, profiles)]
     numbers = [column.name for column in used if column.kind == "number"]
     return (*found, *_stand_ins(numbers if target.classes else [*numbers, target.name], profiles))
 
@@ -121,26 +135,51 @@ def _two_values(profile: Profile, known: bool) -> bool:
 
 
 def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
-    for column in used:
-        order = profiles[column.name].order
-        if column.assumed and column.kind == "number" and order is not None and order.counts_rows:
+    """Numbers that count rows, or blocks of rows, from 0 or 1: in order, or each once in any order; others that name blocks."""
+    for name, numbers in _whole(used, profiles):
+        order, drop = profiles[name].order, f"`drop={[name]!r}` leaves it out"
+        if order is None:
+            continue
+        if numbers.low not in (0, 1):
+            # in a table that is sorted by a number its equal values stand together too
+            about = 1.0 if len(profiles[name].sketch) < SKETCHED else 1.1
+            together = order.runs <= about * profiles[name].different
+            if together and not order.ascending and _has_blocks(numbers, order.runs):
+                yield (
+                    f"'{name}' has another value in every block of rows and is used as a number: if each is one person's, "
+                    f"`person={name!r}` says so, and {drop}."
+                )
+            continue
+        if order.breaks == 0 and numbers.count > 1:
             yield (
-                f"'{column.name}' counts on by one from row to row and is used as a number: if it only numbers the rows, "
-                f"`drop={[column.name]!r}` leaves it out."
+                f"'{name}' counts on by one from row to row and is used as a number: if it only numbers the rows, {drop}."
             )
+        elif numbers.is_run and numbers.count >= FEWEST_IN_RUN:
+            yield (
+                f"'{name}' has each whole number of a run once and is used as a number: if it only numbers the rows, {drop}."
+            )
+        elif order.ascending and order.runs == numbers.high - numbers.low + 1 and _has_blocks(numbers, order.runs):
+            yield (
+                f"'{name}' counts blocks of rows that stand together and is used as a number: if each is one person's, "
+                f"`person={name!r}` says so, and {drop}."
+            )
+
+
+def _has_blocks(numbers: Numbers, runs: int) -> bool:
+    return runs >= FEWEST_IN_RUN and 2 * runs <= numbers.count
 
 
 def _whole(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[tuple[str, Numbers]]:
     """Columns of whole numbers that nobody asked to be such."""
     for column in used:
-        numbers = profiles[column.name].numbers
-        if column.assumed and column.kind == "number" and numbers is not None and numbers.whole:
+        numbers = profiles[column.name].numbers if column.assumed and column.kind == "number" else None
+        if numbers is not None and numbers.whole:
             yield column.name, numbers
 
 
 def _people(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
     for name, numbers in _whole(used, profiles):
-        if numbers.few is None and names_somebody(name):
+        if numbers.few is None and profiles[name].called and not is_generic(name):
             yield (
                 f"'{name}' is called an identifier and is used as a number: if it tells whose rows these are, "
                 f"`person={name!r}` takes it so, and `drop={[name]!r}` leaves it out."
@@ -154,6 +193,53 @@ def _postal(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator
                 f"'{name}' looks like a postal code and is used as a number, as if districts lay on a line: "
                 f"`categories={[name]!r}` takes each as its own, `drop={[name]!r}` leaves them out."
             )
+
+
+def _zeros(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    for column in used:
+        levels = profiles[column.name].levels if column.kind == "category" and column.assumed else None
+        if levels and are_codes([str(level) for level in levels if level is not None]):
+            yield (
+                f"'{column.name}' holds digits that begin with zeros and is taken as a category: `numbers={[column.name]!r}` "
+                "takes them as numbers."
+            )
+
+
+def codes_in(columns: Sequence[Column], profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    """Columns used as numbers that may be codes: few whole numbers under a name of what has no order; the first of them."""
+    names = [
+        name
+        for name, numbers in _whole(columns, profiles)
+        if numbers.few is not None and len(numbers.few) > 2 and KINDS.search(_words(name))
+    ]
+    return tuple(names[:MOST_CODES])
+
+
+def _kinds(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[str]:
+    """Those that may be codes, all in one sentence."""
+    if some := [*codes_in(used, profiles)]:
+        hold, are = ("holds", "is") if len(some) == 1 else ("hold", "are")
+        yield (
+            f"{', '.join(map(repr, some))} {hold} a few whole numbers and {are} used as a number, with order and distances: if "
+            f"they stand for kinds, `categories={some!r}` takes each as its own."
+        )
+
+
+def _words(name: str) -> str:
+    """The words of a name, with a blank between them: cellType and cell_type are the same."""
+    return re.sub(r"[\W_\d]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).strip().lower()
+
+
+def _single(target: Target, profiles: Mapping[str, Profile]) -> Iterator[str]:
+    levels = profiles[target.name].levels or {}
+    alone = sum(count == 1 for count in levels.values()) if target.classes else 0
+    if alone:
+        which = "One class" if alone == 1 else f"{alone} classes"
+        yield (
+            f"{which} of the target '{target.name}' {'has' if alone == 1 else 'have'} one row only: what the model says of "
+            f"{'it' if alone == 1 else 'each'} is learned from that row alone. Unite {'it' if alone == 1 else 'them'} with "
+            "another class in the table, or leave such rows out."
+        )
 
 
 def _stand_ins(names: Sequence[str], profiles: Mapping[str, Profile]) -> Iterator[str]:

@@ -15,9 +15,11 @@ from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.read.cell_formats import (
     ALMOST,
     DECIMALS,
+    are_codes,
     is_missing,
     is_plain_number,
     kind_of_cell,
+    money_of,
     read_number,
     style_of,
 )
@@ -60,6 +62,8 @@ class Tally:
     """Texts that are no numbers, and how often each occurs; at most ``FEW * FEW`` of them."""
     first: tuple[tuple[int, str], ...] = ()
     unread: int = 0
+    money: frozenset[str] = frozenset()
+    """Currencies of the numbers: with more than one they have no common unit."""
 
     def __add__(self, other: Tally) -> Tally:
         texts = Counter(self.others) + Counter(other.others)
@@ -70,6 +74,7 @@ class Tally:
             dict(texts.most_common(FEW * FEW)),
             (self.first + other.first)[:MOST_NAMED],
             self.unread + other.unread,
+            self.money | other.money,
         )
 
 
@@ -83,6 +88,8 @@ class Survey:
     """What stands for missing values, and how often."""
     point: Tally
     comma: Tally
+    apart: int = 0
+    """Cells that are numbers with one mark only."""
 
     def tally(self, decimal: str) -> Tally:
         return self.point if decimal == "." else self.comma
@@ -100,6 +107,11 @@ class Survey:
         return self.point.numbers != self.comma.numbers
 
     @property
+    def settled_by(self) -> int | None:
+        """Cells without which, at least, the mark would be another or none; None where no cell has a say in it."""
+        return max(abs(self.comma.numbers - self.point.numbers), 1) if self.apart else None
+
+    @property
     def matters(self) -> bool:
         """Whether the mark decides what the cells are."""
         return self.settles or self.point.styles != self.comma.styles
@@ -107,7 +119,7 @@ class Survey:
     def is_numbers(self, decimal: str) -> bool:
         """Whether almost all cells are numbers and they are no codes of a category."""
         tally = self.tally(decimal)
-        if tally.numbers < 3 or tally.numbers < ALMOST * (tally.numbers + tally.unread):
+        if len(tally.money) > 1 or tally.numbers < 3 or tally.numbers < ALMOST * (tally.numbers + tally.unread):
             return False
         few = len(tally.different) <= FEW
         if few and self.plain == self.cells and not self.marks:
@@ -150,9 +162,15 @@ def _survey(values: Any, start: int, na: frozenset[str], asked: bool) -> Survey 
     counts = {k["values"]: k["counts"] for k in pc.value_counts(values.drop_null()).to_pylist()}
     marks = {text: count for text, count in counts.items() if text in na or is_missing(text)}
     rest = {text: count for text, count in counts.items() if text not in marks}
+    if not asked and are_codes(rest):
+        return None
     point, comma = (_tally(values, rest, decimal, start) for decimal in DECIMALS)
     plain = sum(count for text, count in rest.items() if is_plain_number(text))
-    return Survey(sum(rest.values()), plain, {_shown(text): count for text, count in marks.items()}, point, comma)
+    apart = sum(
+        count for text, count in rest.items() if (read_number(text) is None) != (read_number(text, ",") is None)
+    )
+    shown = {_shown(text): count for text, count in marks.items()}
+    return Survey(sum(rest.values()), plain, shown, point, comma, apart)
 
 
 def _could_be(text: str, na: frozenset[str]) -> bool:
@@ -174,6 +192,7 @@ def _tally(values: Any, counts: Mapping[str, int], decimal: str, start: int) -> 
         dict(Counter(others).most_common(FEW * FEW)),
         _places(values, others, start),
         sum(others.values()),
+        frozenset(filter(None, map(money_of, good))),
     )
 
 
@@ -193,4 +212,5 @@ def _merged(a: Survey | None, b: Survey | None) -> Survey | None:
     if a is None or b is None:
         return None
     marks = dict(Counter(a.marks) + Counter(b.marks))
-    return Survey(a.cells + b.cells, a.plain + b.plain, marks, a.point + b.point, a.comma + b.comma)
+    tallies = (a.point + b.point, a.comma + b.comma)
+    return Survey(a.cells + b.cells, a.plain + b.plain, marks, *tallies, a.apart + b.apart)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak.tables.decide.choices import MOST_FORCED, Choices, called_ids, is_plain, sort_of
+from fisherleak.tables.decide.choices import MOST_FORCED, Choices, is_plain, sort_of
+from fisherleak.tables.decide.identifier_names import called_ids
 from fisherleak.tables.read.arrow_columns import as_numbers, as_text, level_counts
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["FEW_VALUES", "Numbers", "Profile", "profiles_of"]
+__all__ = ["FEW_VALUES", "LONG", "SKETCHED", "Numbers", "Profile", "profiles_of"]
 
 MOST_COUNTED = 10_000
 """Different texts past which they are not counted."""
@@ -22,6 +23,9 @@ SKETCHED = 4096
 """Values of a column that may be an identifier that are followed through all parts."""
 FEW_VALUES = 10
 """A column with at most so many different numbers has few."""
+LONG = 9
+"""Digits of whole numbers that are all as long, from which on they are hardly ever measured."""
+LARGEST_SUMMED = 2.0**62
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 """Numbers that are often written where one is missing."""
 
@@ -44,6 +48,8 @@ class Numbers:
         How often each of ``STAND_INS`` occurs.
     least, most : float
         Of the values that are none of these.
+    total, squares : int
+        Sums of all values without their fractions, and of the squares of these, modulo 2^64: the same however a table is cut.
     """
 
     count: int = 0
@@ -56,6 +62,27 @@ class Numbers:
     stand_ins: Mapping[float, int] = field(default_factory=dict)
     least: float = float("inf")
     most: float = float("-inf")
+    total: int = 0
+    squares: int = 0
+
+    @property
+    def digits(self) -> int:
+        """How many digits all of them have, where these are whole numbers of as many; 0 else."""
+        if (
+            not self.count or not self.whole or self.low < 1 or self.high >= LARGEST_SUMMED
+        ):  # past it every float is whole
+            return 0
+        low, high = (len(f"{end:.0f}") for end in (self.low, self.high))
+        return low if low == high else 0
+
+    @property
+    def is_run(self) -> bool:
+        """Whether they are each whole number of a run once, as far as sums tell: of n numbers from a, and of their squares."""
+        if not self.whole or self.count < 2 or self.high - self.low + 1 != self.count or self.high >= LARGEST_SUMMED:
+            return False
+        n, a = self.count, int(self.low)
+        squares = n * a * a + a * n * (n - 1) + (n - 1) * n * (2 * n - 1) // 6
+        return self.total == (n * a + n * (n - 1) // 2) % 2**64 and self.squares == squares % 2**64
 
     @property
     def whole(self) -> bool:
@@ -131,6 +158,15 @@ class Profile:
         return all(count == 1 for count in self.sketch.values())
 
     @property
+    def different(self) -> float:
+        """How many different values there are; past ``SKETCHED`` from how dense the least of their hashes lie.
+
+        With k of them below h, of 2^64, there are about (k - 1) 2^64 / h.
+        """
+        count = len(self.sketch)
+        return float(count) if count < SKETCHED else (count - 1) * 2.0**64 / max(self.sketch)
+
+    @property
     def nearly_distinct(self) -> bool:
         """Whether hardly any value that was looked at occurs twice."""
         repeated = sum(count > 1 for count in self.sketch.values())
@@ -166,8 +202,12 @@ def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choice
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
-    sketch = _sketch(values) if is_plain(kind) and (name == choices.id or called) else {}
+    # of numbers as long as telephone numbers too: where those of all parts are, all have one
+    long = numbers is not None and numbers.digits >= LONG
     order = _order(as_numbers(values)) if numbers is not None and (numbers.whole or called) else None
+    # and of whole numbers in blocks of rows, which may be those of one person each
+    blocks = numbers is not None and order is not None and numbers.few is None and 2 * order.runs <= numbers.count
+    sketch = _sketch(values) if is_plain(kind) and (name == choices.id or called or long or blocks) else {}
     return Profile(rows, nulls, levels, most, numbers, sketch, order, called)
 
 
@@ -189,6 +229,7 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
         return Numbers(infinite=found, where=where)
     few = np.unique(present[:1000])
     few = np.unique(present) if few.size <= FEW_VALUES else few
+    steps = np.clip(present, -LARGEST_SUMMED, LARGEST_SUMMED).astype(np.int64).astype(np.uint64)  # sums wrap around
     usual = present[~np.isin(present, STAND_INS)]
     found_ins = {} if usual.size == present.size else {v: int(np.count_nonzero(present == v)) for v in STAND_INS}
     return Numbers(
@@ -202,6 +243,8 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
         stand_ins={value: count for value, count in found_ins.items() if count},
         least=float(usual.min(initial=np.inf)),
         most=float(usual.max(initial=-np.inf)),
+        total=int(steps.sum(dtype=np.uint64)),
+        squares=int((steps * steps).sum(dtype=np.uint64)),
     )
 
 
@@ -258,4 +301,6 @@ def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
         stand_ins=dict(Counter(a.stand_ins) + Counter(b.stand_ins)),
         least=min(a.least, b.least),
         most=max(a.most, b.most),
+        total=(a.total + b.total) % 2**64,
+        squares=(a.squares + b.squares) % 2**64,
     )

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from fisherleak._support.grids import public_units, units_within
 from fisherleak._support.level_types import plain_level
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows.moments import Moments, check_within
+from fisherleak.rows.summary import Moments, check_within
 from fisherleak.tables.decide.choices import sort_of
 from fisherleak.tables.decide.profile import Numbers, Profile
 from fisherleak.tables.read.arrow_columns import as_numbers, places
+from fisherleak.tables.read.cell_formats import amounts_as_text
 
 __all__ = [
     "AUTO",
@@ -104,6 +105,8 @@ class Target:
     standardised: bool = False
     centre: float = 0.0
     scale: float = 1.0
+    counted: float = 1.0
+    """How much of what the model is fitted on is one standard unit: of a number that is not standardised, its own scale."""
     unlike_data: bool = False
     """Whether a model was named that takes classes where the values alone would have given numbers, or the other way."""
     bounds: tuple[float, float] | None = None
@@ -112,6 +115,11 @@ class Target:
     """Of the labels, codes of classes too."""
     few: bool = False
     """Whether it is a number of few different values."""
+
+    @property
+    def unit(self) -> float:
+        """What one standard unit of it is, in its own: that in which etas of rows count it, one step of a class."""
+        return self.scale * self.counted
 
 
 def check_model(model: str, rules: Mapping[str, LabelRule]) -> None:
@@ -177,6 +185,9 @@ def _class_target(
     if levels is None or not rule.fewest <= len(levels) <= rule.most:
         count = f"more than {profile.most}" if levels is None else str(len(levels))
         needs = "two" if rule.most == 2 else f"{rule.fewest} to {rule.most}"
+        amounts = amounts_as_text([level for level in levels or () if isinstance(level, str)]) if levels else ""
+        if amounts:
+            raise InvalidInputError(f"The target '{name}' has {count} different texts, which {amounts}.")
         raise InvalidInputError(
             f"The target '{name}' has {count} different values{' of text' if sort == 'text' else ''}{_listed(levels)}: a "
             f"{kind} model needs {needs}. {_remedy(name, sort, levels or {}, kind, rules)}"
@@ -298,7 +309,9 @@ def check_finite(numbers: Numbers, name: str) -> None:
 
 
 def standardised(target: Target, moments: Moments, bounds: tuple[float, float] | None = None) -> Target:
-    """The target with the centre and scale of its bounds, or of its labels, where its kind of model wants them standardised."""
+    """The target with the centre and scale of its bounds, or of its labels; of a number that its kind of model takes as it
+    is, with that scale to count it in.
+    """
     if moments.low == moments.high:
         raise InvalidInputError(
             f"The target '{target.name}' has one value only in the {moments.count} training rows that are complete: there is "
@@ -307,7 +320,7 @@ def standardised(target: Target, moments: Moments, bounds: tuple[float, float] |
     if bounds is not None:
         check_within(f"The target '{target.name}'", moments, bounds)
     target = replace(target, bounds=bounds, known=moments)
-    if not target.standardised:
+    if target.classes:
         return target
     centre, scale = moments.checked(f"The target '{target.name}'")
     if scale == 0:
@@ -315,4 +328,6 @@ def standardised(target: Target, moments: Moments, bounds: tuple[float, float] |
             f"The target '{target.name}' has one value only in the training rows: nothing to predict."
         )
     centre, scale = public_units(centre, scale) if bounds is None else units_within(*bounds)
+    if not target.standardised:
+        return replace(target, counted=scale)
     return replace(target, centre=centre, scale=scale)

@@ -16,7 +16,11 @@ from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["without_totals"]
 
-LABELS = {"total", "totals", "grand total", "subtotal", "sum", "overall", "all", "average", "avg", "mean"}
+LABELS = {
+    *("total", "totals", "grand total", "subtotal", "sum", "overall", "all", "average", "avg", "mean"),
+    *("summe", "gesamt", "insgesamt", "mittelwert", "durchschnitt", "somme", "moyenne", "ensemble", "suma", "promedio"),
+    *("totale", "somma", "media", "soma", "média"),
+}
 MOST = 3
 """Rows of sums and means at most."""
 FEWEST_UNLABELLED = 10
@@ -34,22 +38,27 @@ class _Ends:
     count: int
     largest: float
 
-    def sums_up(self) -> bool:
-        """Whether one of them is the sum or the mean of those above."""
+    def sums_up(self, rows: int = 0) -> bool:
+        """Whether one of them is the sum or the mean of those above, or might be without so many rows."""
         if self.count < 2:
             return False
-        aims = (self.total, self.total / self.count)
-        return any(math.isclose(value, aim, rel_tol=CLOSE) for value in self.last if value for aim in aims)
+        off = rows * self.largest
+        aims = ((self.total, off), (self.total / self.count, 2.0 * off / self.count))
+        return any(_close(value, aim, slack) for value in self.last if value for aim, slack in aims)
 
-    def is_sum(self) -> bool:
+    def is_sum(self, rows: int = 0) -> bool:
         value = self.last[-1]
-        return value is not None and abs(value) > self.largest and math.isclose(value, self.total, rel_tol=CLOSE)
+        return value is not None and abs(value) > self.largest and _close(value, self.total, rows * self.largest)
+
+
+def _close(value: float, aim: float, slack: float) -> bool:
+    return math.isclose(value, aim, rel_tol=CLOSE, abs_tol=slack * (1.0 + CLOSE))
 
 
 def without_totals(
     raw: RawTable, plain: RawTable, numbers: Collection[str], lazily: bool
-) -> tuple[RawTable, list[str]]:
-    """The table without its last rows where these are sums or means of the others, and a sentence on it.
+) -> tuple[RawTable, list[str], bool]:
+    """The table without its last rows where these are sums or means of the others; a sentence on it; whether a row decides it.
 
     ``plain`` is the same with text turned to numbers; ``numbers`` are the columns of text that were.
     """
@@ -57,18 +66,26 @@ def without_totals(
     texts = [name for name in raw.names if sort_of(raw.kind(name)) == "text"]
     most = min(MOST, last.rows)
     if raw.rows < 4:
-        return raw, []
+        return raw, [], False
     tail = last.read(texts).slice(last.rows - most).to_pylist() if texts else [{}] * most
     named = [_labelled(row) for row in tail]
     block = next((k for k, names in enumerate(reversed(named)) if not names), most)
+    decided = False
     for count in range(block, 0, -1):
-        among = any(set(names) & set(numbers) for names in named[-count:])
-        if among or any(column.sums_up() for column in _ends(plain, count, lazily)):
-            return _shortened(raw, count)
+        if any(set(names) & set(numbers) for names in named[-count:]):
+            return *_shortened(raw, count), decided  # the label alone
+        ends = _ends(plain, count, lazily)
+        decided |= any(column.sums_up(1) for column in ends)
+        if any(column.sums_up() for column in ends):
+            return *_shortened(raw, count), True
     bare = all(cell is None or not cell.strip() for cell in tail[-1].values())
-    if not block and bare and raw.rows >= FEWEST_UNLABELLED and _all_sums(plain, lazily):
-        return _shortened(raw, 1)
-    return raw, []
+    if not block and bare and raw.rows >= FEWEST_UNLABELLED:
+        found = _with_last(plain, lazily)
+        sums, half = sum(column.is_sum() for column in found), 0.5 * len(found)
+        decided = sum(column.is_sum(1) for column in found) >= max(2, half)
+        if sums >= max(2, half):
+            return *_shortened(raw, 1), True
+    return raw, [], decided
 
 
 def _labelled(row: dict[str, str | None]) -> list[str]:
@@ -76,14 +93,12 @@ def _labelled(row: dict[str, str | None]) -> list[str]:
     return [name for name, cell in row.items() if cell is not None and cell.strip(" :\t").casefold() in LABELS]
 
 
-def _all_sums(raw: RawTable, lazily: bool) -> bool:
-    """Whether the last row has sums and hardly anything else."""
+def _with_last(raw: RawTable, lazily: bool) -> list[_Ends]:
+    """The columns of numbers that the last row has, where it may have sums and hardly anything else; none else."""
     last = replace(raw, parts=raw.parts[-1:])
     if sum(_larger(column) for column in _ends(last, 1, False)) < 2:
-        return False  # no need to sum up the other parts
-    found = [column for column in _ends(raw, 1, lazily) if column.last[-1]]
-    sums = sum(column.is_sum() for column in found)
-    return sums >= 2 and 2 * sums >= len(found)
+        return []  # no need to sum up the other parts
+    return [column for column in _ends(raw, 1, lazily) if column.last[-1]]
 
 
 def _larger(column: _Ends) -> bool:

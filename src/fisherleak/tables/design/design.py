@@ -24,15 +24,16 @@ from fisherleak.rows.selection import some_rows
 from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
-from fisherleak.tables.decide.hints import hints_of
+from fisherleak.tables.decide.hints import codes_in, hints_of
 from fisherleak.tables.decide.numbers_in_text import Unread
 from fisherleak.tables.decide.profile import Profile, profiles_of
+from fisherleak.tables.decide.repeated_identifiers import RepeatedIdentifier, repeated_identifier
 from fisherleak.tables.decide.target import AUTO, RULES, LabelRule, Target, check_model, standardised, target_of
 from fisherleak.tables.design.features import CONSTANT, NOTHING, Facts, Feature, facts_of, features_of
 from fisherleak.tables.design.filling import FeatureMaker, lazy_rows, rows_in_memory
 from fisherleak.tables.design.gaps import FEWEST, MISSING, Filled, gap_notes
-from fisherleak.tables.design.rare_levels import thin_columns
-from fisherleak.tables.design.repeated_rows import copies_note
+from fisherleak.tables.design.rare_levels import ValueCounter
+from fisherleak.tables.design.repeated_rows import copied_target_note, copies_note
 from fisherleak.tables.design.split import (
     FEWEST_ROWS,
     Complete,
@@ -110,10 +111,23 @@ class Design:
     """The decimal mark of columns that would be other numbers with the other mark."""
     open_marks: frozenset[str] = frozenset()
     """Those of them for which nothing in the table settles it."""
+    marks_settled_by: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Cells without which, at least, the mark of such a column would be another; not where it was given."""
+    summed: bool = False
+    """Whether one row decides that the last is left out as a total of the others, or is not."""
+    repeated: RepeatedIdentifier | None = None
+    """An identifier of people that repeats, where nobody said whose rows these are."""
+    codes: tuple[str, ...] = ()
+    """Numbers that may be codes of kinds, which a note says."""
 
     @property
     def n(self) -> int:
         return int(self.X.shape[0])
+
+    @property
+    def anyone(self) -> str:
+        """Whose values they are, in words: of people, or of rows, where an identifier says that several are one's."""
+        return "anyone" if self.repeated is None else "any row"
 
     @property
     def lazy(self) -> bool:
@@ -150,7 +164,7 @@ class Design:
         block = (self.X if X is None else X)[:, list(feature.columns)]
         if feature.kind == "number":
             z = np.where(block[:, 0] == GAP, 0.0, block[:, 0])
-            return _tidied(np.asarray(feature.centre + feature.scale * z))
+            return _tidied(in_own_unit(feature.centre, feature.scale, z))
         levels = np.empty(len(feature.levels), dtype=object)
         levels[:] = feature.told_levels
         return np.asarray(levels[np.where(block.max(axis=1) == 1.0, block.argmax(axis=1) + 1, 0)])
@@ -188,8 +202,14 @@ def design_of(
     kinds of model that there are, by name.
     """
     check_model(model, rules)
-    _check_table(raw, held_out, room)
     choices = spelled(raw.names, choices)
+    if raw.sheets and choices.target not in raw.names:
+        others = ", ".join(f"'{name}'" for name in raw.sheets[1:])
+        raise InvalidInputError(
+            f"`target` names the column '{choices.target}', which is not in '{raw.sheets[0]}', the first of {raw.source}. "
+            f"`sheet` names another: {others}."
+        )
+    _check_table(raw, held_out, room)
     check_choices(raw.names, choices)
     found = _looked_at(raw, choices, model, held_out, room, rules)
     raw, complete, lazily = found.raw, found.complete, found.lazily
@@ -197,9 +217,7 @@ def design_of(
     parted = _parted(found, choices, held_out, seed)
     facts, people = parted.facts, parted.people
     target = standardised(complete.target, facts.label, choices.within(choices.target))
-    whose = None if people is None else people.of_row
-    thin = thin_columns(raw, complete, parted.split, found.profiles, choices.rare, whose, lazily)
-    features, refused = features_of(complete.used, facts, found.profiles, choices, thin)
+    features, refused = features_of(complete.used, facts, found.profiles, choices, parted.counter, raw.names)
     _check_bounded(choices, features, target)
     maker = FeatureMaker(replace(complete, target=target), parted.split, features, choices.id, found.groups)
     sample = some_rows(facts.held_out, MOST_TESTED, seed)
@@ -210,7 +228,21 @@ def design_of(
         f"{rows.unseen} held-out rows have categories that no training row has and are left out." if rows.unseen else ""
     )
     alike = "" if lazily or people is not None else copies_note(rows.X, rows.y, [f.columns for f in features])
-    said = (*raw.notes, *found.notes, target.note, parted.note, unsure, new, alike, STREAMED if lazily else "")
+    own = {feature.name: feature.columns for feature in features if feature.of is None}
+    copied = "" if lazily else copied_target_note(rows.X, rows.y, own, target.name, bool(target.classes))
+    repeated = "" if found.repeated is None else found.repeated.note
+    said = (
+        repeated,
+        *raw.notes,
+        *found.notes,
+        target.note,
+        parted.note,
+        unsure,
+        new,
+        alike,
+        copied,
+        STREAMED if lazily else "",
+    )
     return Design(
         source=raw.source,
         sha256=sha256,
@@ -236,7 +268,11 @@ def design_of(
         people=None if people is None else people.among(rows.rows),
         marks=found.written.marks,
         open_marks=found.written.open_marks,
+        marks_settled_by=found.written.settled_by,
+        summed=found.written.summed,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
+        repeated=found.repeated,
+        codes=codes_in(found.columns, found.profiles),
     )
 
 
@@ -252,6 +288,7 @@ class _Looked:
     lazily: bool
     notes: tuple[str, ...]
     written: Written
+    repeated: RepeatedIdentifier | None
 
 
 def _looked_at(
@@ -272,9 +309,10 @@ def _looked_at(
     others = tuple(name for name in (choices.id, choices.group) if name is not None)
     complete = Complete(target, used, others, filling=choices.missing == "impute")
     raw = refined(raw, width) if lazily else raw
-    pooled = [f"'{c.name}' {c.note}. Which levels are kept is taken as public." for c in used if c.kept is not None]
+    pooled = [f"'{c.name}' {c.note}. Which categories are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
-    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written)
+    repeated = repeated_identifier(raw, profiles, choices, far)
+    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated)
 
 
 @dataclass(frozen=True)
@@ -286,6 +324,7 @@ class _Parted:
     split: Split
     note: str
     facts: Facts
+    counter: ValueCounter
 
 
 def _parted(found: _Looked, choices: Choices, held_out: float, seed: int) -> _Parted:
@@ -296,10 +335,11 @@ def _parted(found: _Looked, choices: Choices, held_out: float, seed: int) -> _Pa
         split, note = split_rows(counted, complete.target, held_out, seed, raw.rows)
     else:
         split, note = split_people(people, counted.complete, held_out, seed)
-    facts = _with_rows(facts_of(raw, complete, split, lazily), counted.complete, raw.source)
+    counter = ValueCounter(choices.rare, None if people is None else people.of_row)
+    facts = _with_rows(facts_of(raw, complete, split, counter, lazily), counted.complete, raw.source)
     if people is not None:
         facts = by_people(facts, raw, complete, split, people, max(choices.rare, FEWEST))
-    return _Parted(counted, people, split, note, facts)
+    return _Parted(counted, people, split, note, facts, counter)
 
 
 def _feature_notes(found: _Looked, features: tuple[Feature, ...], filled: tuple[Filled, ...]) -> list[str]:
@@ -330,7 +370,7 @@ def _filled(complete: Complete, counted: Counted, features: tuple[Feature, ...])
 
 def _pooled_note(feature: Feature) -> str:
     count = feature.pooled + feature.strays
-    what = f"{count} of its levels" if count > 1 else "one of its levels"
+    what = f"{count} of its categories" if count > 1 else "one of its categories"
     stands = "stands for them and for new ones" if feature.pooled else "is what they and new ones count as"
     return f"In '{feature.name}' {what} had too few rows to be named: '{feature.levels[0]}' {stands}."
 

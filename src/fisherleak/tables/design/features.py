@@ -2,13 +2,14 @@ r"""Features of a linear model: numbers with a centre and a scale, categories wi
 
 A raw number is :math:`\mathrm{centre} + \mathrm{scale} \cdot z`, with centre and scale on a public grid; the exact mean and
 standard deviation stand beside them. A category has an indicator for each level but the first. Levels that are neither declared
-nor frequent are pooled into one, which is then the first. ``tables.gaps`` has what stands for missing values.
+nor frequent are pooled into one, which is then the first. ``tables.design.gaps`` has what stands for missing values.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,15 +19,25 @@ from numpy.typing import NDArray
 from fisherleak._support.grids import public_units, units_within
 from fisherleak._support.level_types import plain_level
 from fisherleak.errors import InvalidInputError
-from fisherleak.rows.moments import Moments, check_within
+from fisherleak.rows.summary import Moments, check_within
 from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.tables.decide.choices import Choices
-from fisherleak.tables.decide.column_kinds import Column, kept_leaving
+from fisherleak.tables.decide.column_kinds import Column, kept_leaving, use_leaving
 from fisherleak.tables.decide.profile import FEW_VALUES, Profile
 from fisherleak.tables.design.gaps import FEWEST, MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
-from fisherleak.tables.design.rare_levels import Who, check_types, levels_leaving, levels_stay, sharing, whole_levels
+from fisherleak.tables.design.rare_levels import (
+    ValueCounter,
+    ValuesOf,
+    Who,
+    check_types,
+    levels_leaving,
+    levels_stay,
+    sharing,
+    whole_levels,
+)
 from fisherleak.tables.design.split import Complete, Split, gaps_in
 from fisherleak.tables.read.arrow_columns import as_codes, as_numbers, places
+from fisherleak.tables.read.cell_formats import are_codes
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "features_of"]
@@ -34,6 +45,8 @@ __all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "feat
 NOTHING, CONSTANT = "has no values at all in the training rows", "has one value only in the training rows"
 """Why a column cannot be used that one row more does not bring back."""
 NO_VALUES = Moments()
+TRUTHS: dict[str, int] = {"true": True, "false": False, "1": 1, "0": 0}
+"""What declared levels of true and false may be: the column has their type."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -52,7 +65,7 @@ class Feature:
     """Whether it has few different values."""
     mean: float = 0.0
     spread: float = 1.0
-    """Exact, of the training rows with gaps filled: neither leaves the house."""
+    """Exact, of the training rows with gaps filled: both are kept internal."""
     pooled: int = 0
     """Levels that the first one, ``OTHER``, stands for."""
     strays: int = 0
@@ -120,9 +133,11 @@ class Facts:
     """Of each column."""
     who: tuple[Mapping[Any, frozenset[int]] | None, ...] = ()
     """Where categories are counted by people: for each column, whom the rare levels belong to."""
+    values: tuple[ValuesOf | None, ...] = ()
+    """Of each column of numbers with few different ones in the training rows, who has which."""
 
 
-def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> Facts:
+def facts_of(raw: RawTable, complete: Complete, split: Split, counter: ValueCounter, lazily: bool) -> Facts:
     """One pass over the training rows."""
 
     def of_part(part: Part) -> Facts:
@@ -132,12 +147,20 @@ def facts_of(raw: RawTable, complete: Complete, split: Split, lazily: bool) -> F
         train = whole[~held]
         found = [_fact(column, table.column(column.name), train) for column in complete.used]
         columns, gaps = (tuple(each) for each in zip(*found, strict=True)) if found else ((), ())
-        return Facts(Moments.of(labels[train]), columns, int(held.sum()), (train.size,), (int(held.sum()),), gaps)
+        values = tuple(
+            counter.of(as_numbers(table.column(column.name))[train], part.start + train)
+            if column.kind == "number"
+            else None
+            for column in complete.used
+        )
+        own = Facts(Moments.of(labels[train]), columns, int(held.sum()), (train.size,), (int(held.sum()),), gaps)
+        return replace(own, values=values)
 
     def merge(a: Facts, b: Facts) -> Facts:
         columns = tuple(_both(x, y) for x, y in zip(a.columns, b.columns, strict=True))
         gaps = tuple(x + y for x, y in zip(a.gaps, b.gaps, strict=True))
-        return Facts(a.label + b.label, columns, a.held_out + b.held_out, a.sizes + b.sizes, a.tested + b.tested, gaps)
+        own = Facts(a.label + b.label, columns, a.held_out + b.held_out, a.sizes + b.sizes, a.tested + b.tested, gaps)
+        return replace(own, values=tuple(counter.both(x, y) for x, y in zip(a.values, b.values, strict=True)))
 
     return over_parts(of_part, raw.parts, merge, lazily)
 
@@ -157,14 +180,20 @@ def _fact(column: Column, values: Any, train: NDArray[np.int64]) -> tuple[Moment
 
 
 def _feature(
-    column: Column, fact: Moments | Counter[Any], who: Who | None, gaps: Gaps, profile: Profile, choices: Choices
+    column: Column,
+    fact: Moments | Counter[Any],
+    who: Who | None,
+    gaps: Gaps,
+    values: ValuesOf | None,
+    profile: Profile,
+    choices: Choices,
 ) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     if not isinstance(fact, Counter):
         if not fact.count:
             return NOTHING
         numbers = profile.numbers
-        few = numbers is not None and numbers.few is not None
+        few = values is not None and len(values) <= FEW_VALUES
         made = _number(column.name, fact, gaps, few, choices.within(column.name))
         if isinstance(made, str) or not column.yes_no or numbers is None:
             return made
@@ -237,6 +266,8 @@ def _leaving(column: Column, counts: Counter[Any], who: Who | None, profile: Pro
     """Levels of which one less changes which levels a release names; of many levels that people have, any may be."""
     declared = _declared(column.name, counts, choices)
     found = levels_leaving(counts, declared, who, max(choices.rare, FEWEST))
+    if column.assumed and who is None and profile.levels is not None:
+        found |= use_leaving(profile.levels, profile.rows - profile.nulls)
     if column.kept is not None and counts.keys() - declared - {OTHER}:
         if who is not None or profile.levels is None:
             return {*counts}
@@ -256,12 +287,16 @@ def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
     if text == MISSING:
         return text
     some = next(iter(counts))
-    try:
-        return text if isinstance(some, (str, bool)) else type(some)(text)
-    except ValueError:
-        raise InvalidInputError(
-            f"`levels` has {text!r} for column '{name}', whose values are numbers: name numbers."
-        ) from None
+    if isinstance(some, bool):
+        if text.casefold() not in TRUTHS:
+            raise InvalidInputError(f"`levels` has {text!r} for column '{name}', whose values are true and false.")
+        return TRUTHS[text.casefold()]
+    if isinstance(some, str):
+        return text
+    with suppress(ValueError):
+        if not are_codes([text]):  # 01 is no number, and one cell that is no code makes numbers of all
+            return type(some)(text)
+    raise InvalidInputError(f"`levels` has {text!r} for column '{name}', whose values are numbers: name numbers.")
 
 
 def features_of(
@@ -269,17 +304,19 @@ def features_of(
     facts: Facts,
     profiles: Mapping[str, Profile],
     choices: Choices,
-    thin: Mapping[str, str] | None = None,
+    counter: ValueCounter,
+    names: Sequence[str],
 ) -> tuple[tuple[Feature, ...], dict[str, str]]:
-    """The features in their places, and why other columns cannot be used; ``thin`` has some of those reasons."""
+    """The features in their places, and why other columns cannot be used; ``names`` are all columns of the table."""
     who = facts.who or (None,) * len(used)
-    why = thin or {}
     found = {
-        c.name: why.get(c.name) or _feature(c, facts.columns[k], who[k], facts.gaps[k], profiles[c.name], choices)
+        c.name: counter.thin(facts.values[k])
+        or _feature(c, facts.columns[k], who[k], facts.gaps[k], facts.values[k], profiles[c.name], choices)
         for k, c in enumerate(used)
     }
     features = [feature for feature in found.values() if not isinstance(feature, str)]
-    features += [_telling(f, [*profiles]) for f in features if f.kind == "number" and has_feature(f.gaps)]
+    taken = [*names, *profiles]
+    features += [_telling(f, taken) for f in features if f.kind == "number" and has_feature(f.gaps)]
     return _placed(features, choices.target), {name: why for name, why in found.items() if isinstance(why, str)}
 
 

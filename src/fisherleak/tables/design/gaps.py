@@ -4,7 +4,7 @@ A number that is missing is filled with its column's public centre, which is zer
 (``GAP``): it has no eta and adds nothing to that of its row. Where many people lack it, a feature of its own tells who
 (``<column> (missing)``). A category that is missing is a level of its own, ``MISSING``, where it has no pooled level to go to;
 it is the first, so that a released model takes what it cannot read for it. Who lacks a value is someone's data too: a level or
-a feature for it rests on at least ``FEWEST`` people. Those of fewer count as the first level, without an eta.
+a feature for it rests on at least ``FEWEST`` people. Those of fewer count as the first category, without an eta.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Filled:
 
 
 def has_level(gaps: Gaps) -> bool:
-    """Whether missing values of a category are a level of their own."""
+    """Whether missing values of a category are a category of their own."""
     return gaps.lacking >= FEWEST
 
 
@@ -105,15 +105,16 @@ def gap_notes(filled: Sequence[Filled], told: Sequence[str]) -> list[str]:
         )
     if by["level"]:
         sentences.append(
-            f"Missing values of categories are a level of their own, '{MISSING}': {_listed(by['level'])}. `missing='drop'` "
+            f"Missing values of categories are a category of their own, '{MISSING}': {_listed(by['level'])}. `missing='drop'` "
             "leaves such rows out."
         )
     if by["pooled"]:
-        sentences.append(f"Missing values count with the pooled level: {_listed(by['pooled'])}.")
+        sentences.append(f"Missing values count with the pooled category: {_listed(by['pooled'])}.")
     if by["few"]:
         sentences.append(
-            f"Fewer than {FEWEST} people lack these categories, which is too few for a level of their own: they count as the "
-            f"first level, without an eta: {_listed(by['few'])}. `missing='drop'` leaves such rows out."
+            f"Fewer than {FEWEST} people lack these categories, which is too few for a category of their own: they "
+            "count as the "
+            f"first category, without an eta: {_listed(by['few'])}. `missing='drop'` leaves such rows out."
         )
     return sentences
 

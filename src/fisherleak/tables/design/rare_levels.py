@@ -8,7 +8,9 @@ that is there for their sake.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,22 +18,28 @@ from numpy.typing import NDArray
 
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.decide.profile import Profile
-from fisherleak.tables.design.split import Complete, Split
-from fisherleak.tables.read.arrow_columns import as_numbers
+from fisherleak.tables.decide.profile import FEW_VALUES
 from fisherleak.tables.read.cell_formats import is_plain_number
-from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["Who", "check_types", "levels_leaving", "levels_stay", "sharing", "thin_columns", "whole_levels"]
+__all__ = ["ValueCounter", "ValuesOf", "Who", "check_types", "levels_leaving", "levels_stay", "sharing", "whole_levels"]
 
 Who = Mapping[Any, frozenset[int]]
 """People by the level that they have."""
+ValuesOf = Mapping[float, tuple[int, frozenset[int]]]
+"""By each value of a number how many rows have it, and some of those who do."""
+SOME = 1_000
+"""Values of a column among which many different ones are noticed at once."""
 
 
 def whole_levels(levels: Collection[Any]) -> tuple[Any, ...]:
-    """Levels that stay, sorted, whole numbers as such however their column stored them; texts of numbers in their order."""
+    """Levels that stay, sorted, whole numbers as such however their column stored them; texts of numbers in their order.
+
+    True and false are 1 and 0 where one of them was declared so.
+    """
     order = plain_level if numeric_levels(levels) is None else as_number
-    return tuple(sorted((plain_level(level) for level in levels), key=order))
+    plain = sorted((plain_level(level) for level in levels), key=order)
+    truths = all(isinstance(level, bool) for level in plain)
+    return tuple(level if truths or not isinstance(level, bool) else int(level) for level in plain)
 
 
 def sharing(levels: Collection[Any], counts: Counter[Any], who: Who | None) -> int:
@@ -59,74 +67,77 @@ def levels_leaving(counts: Counter[Any], declared: Collection[Any], who: Who | N
 
 
 def check_types(name: str, kept: Collection[Any], counts: Counter[Any]) -> None:
-    """Refuse a category that is text for the sake of cells that are too rare to be named: all others are numbers."""
-    if not kept or not all(isinstance(level, str) and is_plain_number(level) for level in kept):
+    """Refuse a category that is text for the sake of cells that are too rare to be named: all others are numbers or truths."""
+    if not all(isinstance(level, str) for level in kept):
         return
-    if all(is_plain_number(str(level)) for level in counts):
+    kinds: tuple[Callable[[str], bool], ...] = (
+        lambda level: level.isascii() and is_plain_number(level),
+        lambda level: not isinstance(as_number(level), str),  # 05 among 10, 20, … makes codes of them
+        lambda level: level.casefold() in ("true", "false"),
+    )
+    if not any(all(map(of, kept)) and not all(of(str(level)) for level in counts) for of in kinds if kept):
         return
     raise InvalidInputError(
-        f"Column '{name}' holds numbers but for texts that too few rows have to be named in a release, and that it is text at "
-        "all tells of them: mend these cells, or name what stands for a missing value with `na`."
+        f"Column '{name}' holds numbers but for texts that too few rows have. A release would name the column as text, which "
+        "reveals these rows: mend these cells, or name what stands for a missing value with `na`."
     )
 
 
-def thin_columns(
-    raw: RawTable,
-    complete: Complete,
-    split: Split,
-    profiles: Mapping[str, Profile],
-    rare: int,
-    of_row: NDArray[np.int64] | None,
-    lazily: bool,
-) -> dict[str, str]:
-    """Columns of numbers that fewer than ``rare`` training rows, or people, have another value of than all others; and why.
+@dataclass(frozen=True)
+class ValueCounter:
+    """Counts who has each value of a number, as long as it has few different ones in the training rows.
 
-    ``of_row`` says whose every row of the table is, where rows belong to people.
+    Rows that are held out, or that no model is trained on, decide nothing here: neither whether a column has few values, nor
+    whether so few vary in it that a release leaves it out.
+
+    Parameters
+    ----------
+    rare : int
+        How many rows, or people, are enough.
+    of_row : array, optional
+        Whose every row of the table is, where rows belong to people.
     """
-    names = [column.name for column in complete.used if _few_values(profiles[column.name]) and column.kind == "number"]
-    if not names or not rare:
-        return {}
 
-    def of_part(part: Part) -> list[dict[float, tuple[int, frozenset[int]]]]:
-        table = complete.read(part)
-        _, whole, _ = complete.rows(table)
-        train = whole[~split.held(part.start + whole)]
-        return [_who_has(as_numbers(table.column(name))[train], part.start + train, rare, of_row) for name in names]
+    rare: int
+    of_row: NDArray[np.int64] | None = None
 
-    def merge(a: Any, b: Any) -> Any:
-        return [_both(one, other, rare) for one, other in zip(a, b, strict=True)]
+    @cached_property
+    def most(self) -> int:
+        """Values beyond which nothing is counted: a column has neither few of them, nor do too few people vary in it."""
+        if self.of_row is None or not self.of_row.size:
+            return max(FEW_VALUES, self.rare)
+        # all rows of rare - 1 people, each with a value of its own, and one that all others have
+        return max(FEW_VALUES, 1 + (self.rare - 1) * int(np.unique(self.of_row, return_counts=True)[1].max()))
 
-    found = over_parts(of_part, raw.parts, merge, lazily)
-    why = f"has one value in all but fewer than {rare} {'training rows' if of_row is None else 'people'}"
-    return {name: why for name, counts in zip(names, found, strict=True) if _is_thin(counts, rare)}
+    def of(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> ValuesOf | None:
+        """For each value the number of rows, and some of those who have it: ``rare`` of them; None where there are many."""
+        there = np.isfinite(values)
+        values, rows, most = values[there], rows[there], self.most
+        if any(np.unique(part).size > most for part in (values[:SOME], values)):
+            return None
+        found = {}
+        for value in np.unique(values).tolist():
+            own = rows[values == value]
+            people = own if self.of_row is None else np.unique(self.of_row[own])
+            found[value] = (int(own.size), frozenset(people[: self.rare].tolist()))
+        return found
 
+    def both(self, a: ValuesOf | None, b: ValuesOf | None) -> ValuesOf | None:
+        """Of two parts of a table."""
+        if a is None or b is None or len(a.keys() | b.keys()) > self.most:
+            return None
+        nothing: tuple[int, frozenset[int]] = (0, frozenset())
+        joined = {}
+        for value in a.keys() | b.keys():
+            (m, one), (n, other) = a.get(value, nothing), b.get(value, nothing)
+            joined[value] = (m + n, frozenset(sorted(one | other)[: self.rare]))
+        return joined
 
-def _few_values(profile: Profile) -> bool:
-    return profile.numbers is not None and profile.numbers.few is not None
-
-
-def _who_has(
-    values: NDArray[np.float64], rows: NDArray[np.int64], rare: int, of_row: NDArray[np.int64] | None
-) -> dict[float, tuple[int, frozenset[int]]]:
-    """For each value the number of rows, and some of those who have it: ``rare`` of them are enough."""
-    found = {}
-    for value in np.unique(values[np.isfinite(values)]).tolist():
-        own = rows[values == value]
-        people = own if of_row is None else np.unique(of_row[own])
-        found[value] = (int(own.size), frozenset(people[:rare].tolist()))
-    return found
-
-
-def _both(a: Any, b: Any, rare: int) -> dict[float, tuple[int, frozenset[int]]]:
-    nothing: tuple[int, frozenset[int]] = (0, frozenset())
-    joined = {}
-    for value in a.keys() | b.keys():
-        (m, one), (n, other) = a.get(value, nothing), b.get(value, nothing)
-        joined[value] = (m + n, frozenset(sorted(one | other)[:rare]))
-    return joined
-
-
-def _is_thin(counts: Mapping[float, tuple[int, frozenset[int]]], rare: int) -> bool:
-    common = max(counts, key=lambda value: (counts[value][0], value), default=None)
-    others = {person for value, (_, people) in counts.items() if value != common for person in people}
-    return len(counts) > 1 and len(others) < rare
+    def thin(self, counts: ValuesOf | None) -> str | None:
+        """Why a number is left out that fewer than ``rare`` rows, or people, have another value of than all others."""
+        if not self.rare or counts is None or len(counts) < 2:
+            return None
+        common = max(counts, key=lambda value: (counts[value][0], value))
+        others = {person for value, (_, people) in counts.items() if value != common for person in people}
+        who = "training rows" if self.of_row is None else "people"
+        return f"has one value in all but fewer than {self.rare} {who}" if len(others) < self.rare else None

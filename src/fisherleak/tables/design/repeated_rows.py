@@ -1,4 +1,5 @@
-r"""Rows that are copies of others, exactly or to a part of a standard deviation, where more are than chance would make.
+r"""Rows that are copies of others, exactly or to a part of a standard deviation, where more are than chance would make; columns
+that copy the target.
 
 A row of n whose features are independent has about :math:`(n - 1) \prod_j s_j` copies among the others, with :math:`s_j` the
 share of pairs of rows that are alike in feature j: many in a table of a few categories, none where two numbers are measured.
@@ -8,7 +9,7 @@ and few of these in that one too; copies are alike in whichever it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from fisherleak._support.grids import GAP
 from fisherleak.rows.selection import mixed_bits, some_rows
 
-__all__ = ["copies_note", "many_copies_note", "near_copies_note"]
+__all__ = ["copied_target_note", "copies_note", "many_copies_note", "near_copies_note"]
 
 Vector = NDArray[np.float64]
 Places = Sequence[tuple[int, ...]]
@@ -43,8 +44,41 @@ ALIKE_IN_ALL = (100, 0, 3)
 """The same, of one row that stands in a table many times: three numbers are enough where no feature differs."""
 MANY_VALUES = 20
 """Different values past which a number has many."""
+MOST_NAMED = 10
+"""Columns that are listed."""
+ROUNDED = 1e-12
 FEWEST_ROWS, MOST_WORK = 2000, 40_000_000
 """Rows that are looked at for each set of features that may differ, and in all: drawn at random where these are too many."""
+
+
+def copied_target_note(X: Vector, y: Vector, places: Mapping[str, tuple[int, ...]], target: str, classes: bool) -> str:
+    """A sentence where columns, by name with their features, are the target again: a straight line of it, or one class each."""
+    same = _pairs_with if classes else _follows
+    found = [name for name, columns in places.items() if same(_value(X, columns), y)]
+    if not found:
+        return ""
+    listed = ", ".join(f"'{name}'" for name in found[:MOST_NAMED])
+    copy = "copies" if len(found) == 1 else "copy"
+    return (
+        f"{listed} {copy} the target '{target}': the model says again what the column says. `drop={found[:MOST_NAMED]!r}` "
+        f"leaves {'it' if len(found) == 1 else 'them'} out."
+    )
+
+
+def _follows(values: Vector, y: Vector) -> bool:
+    """Whether numbers are a straight line of others, 1 - r^2 below ``ROUNDED``, where they are there."""
+    there = values != GAP
+    if np.count_nonzero(there) < 3:
+        return False
+    x, z = values[there] - values[there].mean(), y[there] - y[there].mean()
+    sizes = float(x @ x) * float(z @ z)
+    return sizes > 0 and float(x @ z) ** 2 > (1.0 - ROUNDED) * sizes
+
+
+def _pairs_with(values: Vector, y: Vector) -> bool:
+    """Whether each value goes with one class, and each class with one value."""
+    pairs = np.unique(np.stack([values, y]), axis=1).shape[1]
+    return bool(pairs == np.unique(values).size == np.unique(y).size)
 
 
 def copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.level_types import id_text
 from fisherleak.errors import InvalidInputError
+from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.tables.design.features import Facts
 from fisherleak.tables.design.gaps import Gaps
 from fisherleak.tables.design.split import SMALL, Complete, Split, gaps_in
@@ -88,9 +89,9 @@ def split_people(people: People, complete: int, held_out: float, seed: int) -> t
 
 
 def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, people: People, rare: int) -> Facts:
-    """The same facts with levels of categories, and who lacks a column, counted by people and not by rows.
+    """The same facts with categories, and who lacks a column, counted by people and not by rows.
 
-    Also who has levels of fewer than ``rare``.
+    Also who has levels of fewer than ``rare``, or one of those that are pooled.
     """
     lacking: list[set[int]] = [set() for _ in complete.used]
     there: list[set[int]] = [set() for _ in complete.used]
@@ -114,7 +115,8 @@ def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, peo
     having: list[Any] = [None] * len(columns)
     for k, found in pairs.items():
         columns[k] = counts = Counter(level for level, _ in found)
-        few = {level for level, count in counts.items() if count < rare}
+        # those that are pooled already are of the same level as rare ones, however many they are
+        few = {level for level, count in counts.items() if count < rare or level == OTHER}
         having[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
     gaps = tuple(Gaps(g.rows, len(a), len(b)) for g, a, b in zip(facts.gaps, lacking, there, strict=True))
     return replace(facts, columns=tuple(columns), who=tuple(having), gaps=gaps)

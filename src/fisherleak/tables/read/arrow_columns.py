@@ -13,6 +13,7 @@ __all__ = [
     "as_codes",
     "as_numbers",
     "as_text",
+    "is_nested",
     "level_counts",
     "missing_in",
     "places",
@@ -67,6 +68,13 @@ def without_halves(table: Any) -> Any:
         if table.schema.field(k).type != field.type:
             table = table.set_column(k, field, table.column(k).cast(field.type))
     return table
+
+
+def is_nested(values: Any) -> bool:
+    """Whether cells are lists or records."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_nested(values.type))
 
 
 def as_codes(values: Any) -> Coded:

@@ -7,16 +7,20 @@ column to say (``survey``). ``61.5%`` is 61.5, ``$5.00`` is 5 and ``(5.00)`` is 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 __all__ = [
     "DECIMALS",
     "amounts_as_text",
+    "are_codes",
     "class_marks",
     "is_missing",
     "is_plain_number",
     "kind_of_cell",
+    "money_of",
+    "plain_values",
     "read_number",
     "style_of",
 ]
@@ -48,7 +52,18 @@ MARKS = {
 ALSO_CLASSES = {"none", "nil", "nd", "n.d.", "no answer", "not applicable"}
 """Those that are classes of their own where classes are words."""
 CURRENCY = "$€£¥₹"
-SIGNED = re.compile(rf"(?P<sign>[+-]?)[{CURRENCY}]?\s*(?P<second>[+-]?)(?P<rest>.*?)\s*[{CURRENCY}]?\s*(?P<percent>%?)")
+CODES = (
+    "AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|NZD|PEN|PHP|PLN|RON|"
+    "RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR|Fr\\.|SFr\\."
+)
+"""Currencies by their codes, and francs."""
+MONEY = rf"(?:[{CURRENCY}]|(?:{CODES})(?![A-Za-z]))"
+SIGNED = re.compile(
+    rf"(?P<sign>[+-]?)(?:{MONEY})?\s*(?P<second>[+-]?)(?P<rest>[^A-Za-z]*?(?:[eE][+-]?\d+)?)(?P<thousand>[kK]?)\s*(?:{MONEY})?\s*"
+    r"(?P<percent>%?)"
+)
+CODE = re.compile(r"[0-9]{2,}")
+"""A cell of digits alone, in which a zero may come first."""
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
 BODY = {
     ".": re.compile(
@@ -62,6 +77,10 @@ AMOUNT = re.compile(r"\s*[<>≤≥~±]?=?\s*[+-]?\d[\d.,]*\s*[^\W\d_][^\d\s]{0,7
 """A number with a unit."""
 ALMOST = 0.9
 """Part of many cells that have to be alike, numbers say, for all of them to count as such."""
+FEWEST_ALIKE = 5
+"""Cells written in another way from which on they are no slips; with fewer none of them is named in a release."""
+TRUTHS = {"true": True, "false": False}
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 
@@ -83,6 +102,32 @@ def is_plain_number(text: str) -> bool:
     return PLAIN.fullmatch(text.strip()) is not None
 
 
+def plain_values(counts: Mapping[str, int]) -> dict[str, int | float | bool | None] | None:
+    """What the cells of a column are where all are numbers, or all true or false, however some are written; None for texts.
+
+    One cell must not make a column text, nor true and false: 1 with a no-break space, or in digits of another script, is 1,
+    and so is TRUE among 0 and 1 where fewer than ``FEWEST_ALIKE`` rows have such words, as 1 is true among these.
+    """
+    bare = {text: "".join(str(unicodedata.decimal(c, c)) for c in text.translate(SPACES).strip()) for text in counts}
+    truths = {text: TRUTHS[cell.casefold()] for text, cell in bare.items() if cell.casefold() in TRUTHS}
+    rest = {text: cell for text, cell in bare.items() if text not in truths}
+    words = sum(counts[text] for text in truths)
+    if truths and all(cell.casefold() in MARKS - ALSO_CLASSES for cell in rest.values()):
+        return {text: truths.get(text) for text in counts}
+    if are_codes(rest.values()) or not all(cell.isascii() and PLAIN.fullmatch(cell) for cell in rest.values()):
+        return None
+    numbers = {text: int(cell) if WHOLE.fullmatch(cell) else float(cell) for text, cell in rest.items()}
+    if not truths:
+        return {**numbers}
+    if not set(numbers.values()) <= {0, 1}:
+        return None
+    if words < FEWEST_ALIKE:
+        return {text: int(truths.get(text, numbers.get(text, 0))) for text in counts}
+    if sum(counts[text] for text in rest) < FEWEST_ALIKE:
+        return {text: bool(truths.get(text, numbers.get(text, 0))) for text in counts}
+    return None
+
+
 def read_number(text: str, decimal: str = ".") -> float | None:
     """The number that a cell holds, None where it holds none."""
     text = text.translate(SPACES).strip()
@@ -94,8 +139,21 @@ def read_number(text: str, decimal: str = ".") -> float | None:
         return None
     other = "." if decimal == "," else ","
     digits = found["rest"].replace(other, "").replace(" ", "").replace("'", "").replace("’", "").replace(",", ".")
-    size = float(digits)
+    size = float(digits) * (1000.0 if found["thousand"] else 1.0)
     return -size if negative or "-" in (found["sign"], found["second"]) else size
+
+
+def money_of(text: str) -> str:
+    """The sign or the name of the currency in a cell, nothing where it has none."""
+    found = re.search(MONEY, text)
+    return found[0] if found else ""
+
+
+def are_codes(cells: Collection[str]) -> bool:
+    """Whether all cells are digits alone, as many in each, of which some begin with a zero: 00017 is not 17."""
+    bare = [cell.strip() for cell in cells]
+    alike = len({len(cell) for cell in bare}) == 1
+    return alike and any(cell.startswith("0") for cell in bare) and all(map(CODE.fullmatch, bare))
 
 
 def style_of(text: str, decimal: str) -> tuple[str, ...]:
@@ -106,8 +164,11 @@ def style_of(text: str, decimal: str) -> tuple[str, ...]:
         styles.append("with decimal commas")
     if re.search(r"\d[. '’]\d{3}" if decimal == "," else r"\d[, '’]\d{3}", text):
         styles.append("with marks between thousands")
-    if any(mark in text for mark in CURRENCY):
-        styles.append("with currency signs")
+    money = money_of(text)
+    if money:
+        styles.append("with currency signs" if money in CURRENCY else "with names of currencies")
+    if re.search(r"\d[kK](?![A-Za-z])", text):
+        styles.append("with k for thousands")
     if text.endswith("%"):
         styles.append("in percent")
     if text.startswith("("):
@@ -118,11 +179,13 @@ def style_of(text: str, decimal: str) -> tuple[str, ...]:
 def amounts_as_text(texts: Collection[str]) -> str:
     """What most of many texts are where they are dates or amounts, and what makes numbers of them; nothing for other texts."""
     kinds = Counter(
-        "number" if read_number(text) is not None else "amount" if AMOUNT.fullmatch(text) else kind_of_cell(text)
+        ("amount" if money_of(text) else "number")
+        if read_number(text) is not None
+        else ("amount" if AMOUNT.fullmatch(text) else kind_of_cell(text))
         for text in texts
     )
     amounts, most = kinds["number"] + kinds["amount"] + kinds["open-ended number"], ALMOST * len(texts)
-    if kinds["date"] >= most:
+    if texts and kinds["date"] >= most:
         return "are dates: make them numbers (days, or years) to use them"
     if amounts < most or amounts == kinds["number"]:
         return ""

@@ -7,24 +7,34 @@ import csv as plain_csv
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.tables.read.first_line import reads_as_row
+from fisherleak.tables.read.cell_formats import plain_values
+from fisherleak.tables.read.first_line import TRAILING, code_columns, fitting_names, reads_as_row
+from fisherleak.tables.read.header_place import DELIMITERS, HeaderPlace, header_in_text
 
-__all__ = ["BLANKS", "CsvForm", "csv_to_parquet", "delimiter_of", "encoding_of", "fields_of", "first_line", "read_csv"]
+__all__ = [
+    "BLANKS",
+    "MISSING",
+    "CsvForm",
+    "csv_to_parquet",
+    "delimiter_of",
+    "encoding_of",
+    "fields_of",
+    "first_line",
+    "from_header",
+    "read_csv",
+]
 
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 BLANKS = " "
 """The delimiter of files whose fields are separated by one or more blanks."""
 FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
-ROW_NAMES = "rownames"
-"""What the column is called that R writes without a name."""
 BLOCK = 2**24
 """Bytes read at a time: one row must fit."""
 HEAD = 2**19
@@ -34,6 +44,15 @@ MISSING = [
     *("-1.#IND", "1.#QNAN", "-1.#QNAN", "1.#IND"),
 ]
 """Fields that count as missing: those of pandas."""
+CELLS: Json = {
+    "null_values": MISSING,
+    "strings_can_be_null": True,
+    "true_values": ["true", "True", "TRUE"],
+    "false_values": ["false", "False", "FALSE"],
+}
+"""How Arrow reads cells: 0 and 1 are numbers, also where one is TRUE."""
+GLANCE = 500
+"""Cells that tell whether the others are looked at."""
 Named = Callable[[list[str], str], tuple[tuple[str, ...], tuple[str, ...]]]
 CONVERSION = re.compile(r"In CSV column #(\d+): .*?conversion error to [^:]*:(?: invalid value '(.*)')?", re.DOTALL)
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
@@ -44,24 +63,47 @@ class CsvForm:
     """How a CSV file is written, as far as that was said.
 
     ``header`` is whether its first line names the columns; ``columns`` are names that take the place of those, or are those of
-    a file without a header.
+    a file without a header. ``texts`` are columns that stay text, whatever they hold: 007 is not 7 there.
     """
 
     delimiter: str | None = None
     encoding: str | None = None
     header: bool | None = None
     columns: tuple[str, ...] | None = None
+    texts: frozenset[str] = frozenset()
 
 
 def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[str, ...]]:
     """An Arrow table and what was assumed, in sentences."""
     from pyarrow import csv
 
-    options, note = _options(file, source, form)
-    with _refusals(source, options), _with_commas(file, options) as lines:
-        table = csv.read_csv(lines, **options)
-        _check_text(table.schema, source, options)
-    return table, note
+    with from_header(file, source, form) as (file, form, above, said):
+        options, note = _options(file, source, form)
+        with _refusals(source, options, above), _with_commas(file, options) as lines:
+            table = csv.read_csv(lines, **options)
+            _check_text(table.schema, source, options)
+    table = table.drop_columns([TRAILING]) if TRAILING in table.column_names else table
+    return _settled(table, options["convert_options"].column_types), (*said, *note)
+
+
+def _settled(table: Any, texts: Collection[str]) -> Any:
+    """A table whose columns are not text for the sake of a few cells; ``texts`` stay such."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for j, name in enumerate(table.column_names):
+        column = table.column(j)
+        if name in texts or not pa.types.is_string(column.type):
+            continue
+        if not any(plain_values({text: 1}) for text in column.slice(0, GLANCE).drop_null().unique().to_pylist()):
+            continue
+        counts = {each["values"]: each["counts"] for each in pc.value_counts(column.drop_null()).to_pylist()}
+        values = plain_values(counts)
+        if counts and values is not None:
+            encoded = column.combine_chunks().dictionary_encode()
+            plain = pa.array([values[text] for text in encoded.dictionary.to_pylist()])
+            table = table.set_column(j, name, pa.chunked_array([plain.take(encoded.indices)]))
+    return table
 
 
 def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named) -> tuple[str, ...]:
@@ -70,24 +112,32 @@ def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, name
     ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
     later row does not fit, the file is read again with a wider one.
     """
+    with from_header(file, source, form) as (file, form, above, said):
+        options, note = _options(file, source, form)
+        with _refusals(source, options, above), _with_commas(file, options) as lines:
+            return (*said, *note, *_with_types(lines, source, options, path, named))
+
+
+def _with_types(lines: IO[bytes], source: str, options: Json, path: Path, named: Named) -> tuple[str, ...]:
+    """Write the rows with types that all of them have, and give back sentences about names."""
     import pyarrow
 
-    options, note = _options(file, source, form)
     kinds: dict[str, Any] = {}  # of all columns, once the first rows were seen
-    wider: dict[str, Any] = {}
-    with _refusals(source, options), _with_commas(file, options) as lines:
-        while True:
-            lines.seek(0)
-            try:
-                return (*note, *_written(lines, source, options, kinds, wider, path, named))
-            except pyarrow.ArrowInvalid as error:
-                found = CONVERSION.search(str(error))
-                if found is None or int(found[1]) >= len(kinds):
-                    raise
-                name = list(kinds)[int(found[1])]
-                if pyarrow.types.is_string(kinds[name]):
-                    raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, name)) from None
-                wider[name] = kinds[name] = _wider(kinds[name], found[2] or "")
+    wider: dict[str, Any] = dict(options["convert_options"].column_types)
+    while True:
+        lines.seek(0)
+        try:
+            return _written(lines, source, options, kinds, wider, path, named)
+        except pyarrow.ArrowInvalid as error:
+            found = CONVERSION.search(str(error))
+            if found is None or int(found[1]) >= len(kinds):
+                raise
+            name = list(kinds)[int(found[1])]
+            if name == TRAILING:
+                raise
+            if pyarrow.types.is_string(kinds[name]):
+                raise InvalidInputError(_badly_encoded(source, options["read_options"].encoding, name)) from None
+            wider[name] = kinds[name] = _wider(kinds[name], found[2] or "")
 
 
 def _wider(kind: Any, field: str) -> Any:
@@ -120,32 +170,41 @@ def _written(
     from pyarrow import csv
     from pyarrow.parquet import ParquetWriter
 
-    convert = csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True, column_types=wider)
+    convert = csv.ConvertOptions(**CELLS, column_types=wider)
     with csv.open_csv(file, **{**options, "convert_options": convert}) as reader:
         _check_text(reader.schema, source, options)
-        names, notes = named(reader.schema.names, source)
+        own = [name for name in reader.schema.names if name != TRAILING]
+        names, notes = named(own, source)
         kinds.update(zip(reader.schema.names, reader.schema.types, strict=True))
-        schema = pyarrow.schema(list(zip(names, reader.schema.types, strict=True)))
+        schema = pyarrow.schema(list(zip(names, reader.schema.types[: len(own)], strict=True)))
         with ParquetWriter(path, schema) as writer:
             for batch in reader:
-                writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns[: len(own)], schema=schema))
         return notes
 
 
 def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[str, ...]]:
     """How Arrow is to read the file, and what was assumed."""
+    import pyarrow
     from pyarrow import csv
 
     encoding = encoding_of(file, source, form.encoding)
     line = first_line(file, source, encoding)
     chosen, note = delimiter_of(line, source, form.delimiter)
-    names, skipped, more = _names(_first_rows(file, encoding, chosen), source, form)
+    rows = _first_rows(file, encoding, chosen)
+    names, skipped, more = _names(rows, source, form, fields_of(line) if chosen == "\t" else [])
+    coded = code_columns(rows[1:], MISSING)
+    texts = {
+        name: pyarrow.string() for j, name in enumerate(names or rows[0]) if name.strip() in form.texts or j in coded
+    }
+    if names and names[-1] == TRAILING:
+        texts[TRAILING] = pyarrow.null()
     read = {} if names is None else {"column_names": names, "skip_rows": skipped and skipped + _blank_lines(file)}
     options = {
         # one thread, so that rows have numbers
         "read_options": csv.ReadOptions(block_size=BLOCK, encoding=encoding, use_threads=False, **read),
         "parse_options": csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
-        "convert_options": csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True),
+        "convert_options": csv.ConvertOptions(**CELLS, column_types=texts),
     }
     return options, (*note, *more)
 
@@ -179,28 +238,26 @@ def fields_of(line: str) -> list[str]:
     return [bare if bare is not None else quoted.replace('""', '"') for quoted, bare in (m.groups() for m in found)]
 
 
-def _names(rows: Sequence[Sequence[str]], source: str, form: CsvForm) -> tuple[list[str] | None, int, tuple[str, ...]]:
+def _names(
+    rows: Sequence[Sequence[str]], source: str, form: CsvForm, between_blanks: Sequence[str]
+) -> tuple[list[str] | None, int, tuple[str, ...]]:
     """Names in place of those in the first line, how many lines they replace, and what was assumed; None keeps that line."""
     if not rows:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
-    first, below = list(rows[0]), rows[1:]
-    if form.header is not False and below and all(len(row) == len(first) + 1 for row in below[:20]):
-        first = [ROW_NAMES, *first]  # as R's write.table does
-        if form.columns is None:
-            note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."
-            return first, 1, (note,)
+    below = rows[1:]
+    first, trailing, note = fitting_names(rows, source, form.header, form.columns, between_blanks)
     if form.columns is not None and len(form.columns) != len(first):
         raise InvalidInputError(
             f"`columns` gives {len(form.columns)} names, and {source} has {len(first)} columns: name each of them."
         )
-    evidence = reads_as_row(first, below) if form.header is None else 0
+    evidence = reads_as_row(first, [row[: len(first)] for row in below]) if form.header is None else 0
     if form.columns is not None:
         if evidence < 0:
             raise InvalidInputError(
                 f"The first line of {source} looks like a header, and `columns` gives names too: `header=True` has them take "
                 "its place, `header=False` takes it as a row."
             )
-        return list(form.columns), int(form.header is True), ()
+        return [*form.columns, *trailing], int(form.header is True), ()
     if form.header is False:
         note = f"{source} was read without a header, so that its columns are called by their place."
         return [f"column {j + 1}" for j in range(len(first))], 0, (note,)
@@ -209,7 +266,46 @@ def _names(rows: Sequence[Sequence[str]], source: str, form: CsvForm) -> tuple[l
             f"{source} seems to have no header: its first line reads like a row. Name the columns with `columns`, or read it "
             "with `header=False`; `header=True` takes that line as names all the same."
         )
-    return None, 0, ()
+    return ([*first, *trailing], 1, (note,)) if note else (None, 0, ())
+
+
+@contextmanager
+def from_header(
+    file: IO[bytes], source: str, form: CsvForm
+) -> Iterator[tuple[IO[bytes], CsvForm, int, tuple[str, ...]]]:
+    """The same file from its header on, its form as far as it is known, how many lines are gone, and sentences on them.
+
+    Where lines are left out it is a copy in UTF-8.
+    """
+    encoding = encoding_of(file, source, form.encoding)
+    given = None if form.delimiter is None else _one_character(form.delimiter)
+    header = False if form.header is None and form.columns is not None else form.header
+    head = file.read(HEAD)
+    file.seek(0)
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    place = header_in_text(text, source, given, header)
+    form = replace(form, delimiter=form.delimiter or place.delimiter)
+    gone = place.above + place.below
+    if not gone and not place.mark:
+        yield file, form, 0, place.notes
+        return
+    with tempfile.TemporaryFile() as copy:
+        try:
+            _copy_from(place, file, encoding, copy)
+        except UnicodeError:
+            raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
+        yield copy, replace(form, encoding="utf-8"), gone, place.notes
+
+
+def _copy_from(place: HeaderPlace, file: IO[bytes], encoding: str, copy: IO[bytes]) -> None:
+    lines = io.TextIOWrapper(file, encoding=encoding, newline="")
+    for k, line in enumerate(lines):
+        if k == place.above:
+            copy.write(line.removeprefix("\ufeff").lstrip().removeprefix(place.mark).encode())
+        elif k > place.above + place.below:
+            copy.write(line.encode())
+    lines.detach()
+    copy.seek(0)
 
 
 def _first_rows(file: IO[bytes], encoding: str, delimiter: str) -> list[list[str]]:
@@ -237,8 +333,8 @@ def _blank_lines(file: IO[bytes]) -> int:
 
 
 @contextmanager
-def _refusals(source: str, options: Json) -> Iterator[None]:
-    """Turns complaints about a file into one sentence."""
+def _refusals(source: str, options: Json, above: int) -> Iterator[None]:
+    """Turns complaints about a file into one sentence; ``above`` lines of it are not counted by Arrow."""
     import pyarrow
 
     encoding = options["read_options"].encoding
@@ -247,7 +343,7 @@ def _refusals(source: str, options: Json) -> Iterator[None]:
     except UnicodeError:
         raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
     except pyarrow.ArrowInvalid as error:
-        raise _refusal(error, source, options["parse_options"].delimiter, encoding) from None
+        raise _refusal(error, source, options["parse_options"].delimiter, encoding, above) from None
     except MemoryError:
         raise
     except pyarrow.ArrowException as error:
@@ -318,9 +414,7 @@ def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[
     counts = {mark: line.count(mark) for mark in DELIMITERS}
     best = max(counts, key=lambda mark: counts[mark])
     if given is not None:
-        given = {"\\t": "\t", "tab": "\t"}.get(given, given)
-        if len(given) != 1 or given in '\r\n"' or not given.isascii():
-            raise InvalidInputError(f"delimiter must be one character, such as ';' or tab; got {given!r}.")
+        given = _one_character(given)
         if given not in line and counts[best] > 0:
             raise InvalidInputError(
                 f"{source} has no {given!r} in its header, which has {counts[best]} of {best!r}: use `delimiter={best!r}`."
@@ -336,12 +430,24 @@ def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[
     return best, () if best == "," else (f"Fields are taken to be separated by {DELIMITERS[best]}s.",)
 
 
-def _refusal(error: Exception, source: str, delimiter: str, encoding: str) -> InvalidInputError:
+def _one_character(given: str) -> str:
+    mark = {"\\t": "\t", "tab": "\t"}.get(given, given)
+    if len(mark) != 1 or mark in '\r\n"' or not mark.isascii():
+        raise InvalidInputError(f"delimiter must be one character, such as ';' or tab; got {given!r}.")
+    return mark
+
+
+def _refusal(error: Exception, source: str, delimiter: str, encoding: str, above: int) -> InvalidInputError:
     text = str(error)
+    if "conversion error to null" in text:
+        return InvalidInputError(
+            f"{source} has rows with a field more than its header has names, empty in the first rows and not in all: name the "
+            "columns with `columns` and `header=True`, or mend these rows."
+        )
     ragged = RAGGED.search(text)
     if ragged:
         line, expected, actual = ragged.groups()
-        where = "a row" if line is None else f"line {line}"
+        where = "a row" if line is None else f"line {int(line) + above}"
         return InvalidInputError(
             f"{source} has {actual} field{'s' * (actual != '1')} in {where} where its header has {expected}: mend that row, "
             f"or name the delimiter with `delimiter` (taken: {delimiter!r})."

@@ -12,15 +12,20 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from fisherleak.tables.read.cell_formats import ALMOST, is_missing
+from fisherleak.errors import InvalidInputError
+from fisherleak.tables.read.cell_formats import ALMOST, are_codes, is_missing
 
-__all__ = ["given_names", "is_number", "reads_as_row"]
+__all__ = ["TRAILING", "code_columns", "fitting_names", "given_names", "is_number", "reads_as_row"]
 
 NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?")
 MEASURED = re.compile(r"[+\-<>≤≥~(]*\s*[$€£¥₹]?\s*[.,]?\d.*", re.DOTALL)
 """What begins with digits: amounts with units, dates."""
+ROW_NAMES = "rownames"
+"""What the column is called that R writes without a name."""
+TRAILING = "(behind the last delimiter)"
+"""What the column is called that a delimiter at the end of every row makes: it is never kept."""
 MOST_CELLS = 200_000
 """Cells that are looked at."""
 YEARS = range(1500, 2200)
@@ -147,3 +152,61 @@ def given_names(given: str) -> tuple[str, ...]:
     lines = [line.strip() for line in given.replace("\r", "\n").split("\n") if line.strip()]
     parts = lines if len(lines) > 1 else [part.strip() for part in given.strip().split(",")]
     return tuple(part.strip("\"'") for part in parts)
+
+
+def fitting_names(
+    rows: Sequence[Sequence[str]],
+    source: str,
+    header: bool | None,
+    columns: Sequence[str] | None,
+    between_blanks: Sequence[str],
+) -> tuple[list[str], list[str], str]:
+    """The names of a header whose rows may have other numbers of fields, a name for what is behind them, and a sentence.
+
+    A field more in every row is empty behind a delimiter at the end, or holds the rows' names in front, as R writes them, which
+    differ. Between tabs a header may have blanks between its names.
+    """
+    first, below = list(rows[0]), rows[1:]
+    width = len(below[0]) if below else len(first)
+    if header is False or width == len(first) or any(len(row) != width for row in below[:20]):
+        return first, [], ""
+    longer = width == len(first) + 1
+    if longer and not any(row[-1].strip() for row in below if len(row) == width):
+        note = (
+            f"The rows of {source} end in a delimiter, and its header does not: the empty field behind it is left out."
+        )
+        return first, [TRAILING], note
+    own = longer and _are_row_names([row[0].strip() for row in below])
+    if len(between_blanks) == width and not own:
+        return list(between_blanks), [], f"The names in the header of {source} are separated by blanks and tabs."
+    if columns is not None and len(columns) == width:
+        return list(columns), [], ""  # they are checked against the fields of the rows
+    if not own or len(between_blanks) == width:
+        why = "its names may be separated by blanks" if own else "nothing says to which fields they belong"
+        raise InvalidInputError(
+            f"The header of {source} has {len(first)} names where its rows have {width} fields, and {why}: name the columns "
+            "with `columns` and `header=True`, or name the delimiter with `delimiter`."
+        )
+    note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."
+    return [ROW_NAMES, *first], [], note  # as R's write.table does
+
+
+def code_columns(rows: Sequence[Sequence[str]], missing: Collection[str]) -> set[int]:
+    """The columns of digits alone, as many in every cell, of which some begin with a zero: 00017 is not 17."""
+    found = set()
+    for j in range(len(rows[0]) if rows else 0):
+        cells = [row[j].strip() for row in rows if len(row) > j and row[j].strip() not in missing]
+        if are_codes(cells):
+            found.add(j)
+    return found
+
+
+def _are_row_names(cells: Sequence[str]) -> bool:
+    """Whether fields are names of rows as R writes them: all different; numbers are whole and in order, or those of a run."""
+    if len(set(cells)) < len(cells):
+        return False
+    if not any(map(is_number, cells)):
+        return True
+    numbers = [int(cell) for cell in cells if cell.isdecimal()]
+    full = ALMOST * (max(numbers, default=0) - min(numbers, default=0) + 1) <= len(numbers)
+    return len(numbers) == len(cells) and (numbers == sorted(numbers) or full)

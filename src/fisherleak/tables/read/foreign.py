@@ -1,41 +1,65 @@
-"""Tables of other programs, read by pandas: Excel, Stata, Feather, and JSON with an object on every line or in an array.
+"""Tables of other programs, read by pandas: Excel, Stata, SPSS, R, Feather and JSON.
 
-A file is recognised by its first bytes; what is needed to read it is named where it is not installed.
+A file is recognised by its first bytes; what is needed to read it is named where it is not installed. Labels of values, as
+Stata and SPSS have them, are categories where every value has one.
 """
 
 from __future__ import annotations
 
+import bz2
+import json
+import lzma
 import re
+import shutil
+import tempfile
 import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
-from fisherleak.tables.read.first_line import reads_as_row
+from fisherleak.tables.read.workbook import chosen_sheet, read_workbook
 
-__all__ = ["foreign_table"]
+__all__ = ["ForeignTable", "foreign_table"]
 
-LOOKED_AT = 2000
-"""Rows of a workbook that its first row is held against."""
 EXCEL, OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 ARROW, FEATHER = b"ARROW1", b"FEA1"
 RECORDS = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
+OBJECT = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"')
 STATA = (b"<stata_dta>", *(bytes([version, order, 1, 0]) for version in (0x71, 0x72, 0x73) for order in (1, 2)))
+SPSS = (b"$FL2", b"$FL3")
+R = (b"RDX2\n", b"RDX3\n", b"RDA2\n", b"RDA3\n", b"X\n\x00\x00\x00\x02", b"X\n\x00\x00\x00\x03")
+PACKED: Mapping[bytes, Callable[..., Any]] = {b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+"""How R packs files, beside gzip."""
+EXTRAS = {"openpyxl": "excel", "pyreadstat": "spss", "pyreadr": "r"}
+"""Extras that bring what reads a file."""
+
+
+@dataclass(frozen=True)
+class ForeignTable:
+    """A pandas frame, what was assumed, and the sheets that the file has where several are there and none was named."""
+
+    frame: Any = field(repr=False)
+    notes: tuple[str, ...] = ()
+    sheets: tuple[str, ...] = ()
 
 
 def foreign_table(
-    file: IO[bytes], head: bytes, source: str, header: bool | None = None
-) -> tuple[Any, tuple[str, ...]] | None:
-    """A pandas frame and what was assumed, None for a file that is none of these; ``header`` is that of a workbook."""
+    file: IO[bytes], head: bytes, source: str, header: bool | None = None, sheet: str | None = None
+) -> ForeignTable | None:
+    """The table of a file, None for one that is none of these; ``header`` and ``sheet`` are those of a workbook."""
     import pandas
 
-    def read(what: str, reader: Any, **options: Any) -> Any:
+    def read(what: str, reader: Callable[..., Any], *given: Any, **options: Any) -> Any:
         file.seek(0)
         try:
-            return reader(file, **options)
+            return reader(file, *given, **options)
         except ImportError as error:
             needed = error.name or "openpyxl"
+            extra = f"'fisherleak[{EXTRAS[needed]}]'" if needed in EXTRAS else needed
             raise FisherleakError(
-                f"{source} is {what}: reading it needs {needed}, which is not installed: pip install {needed}, or save it as "
+                f"{source} is {what}: reading it needs {needed}, which is not installed: pip install {extra}, or save it as "
                 "CSV."
             ) from None
         except (FisherleakError, MemoryError):
@@ -45,32 +69,149 @@ def foreign_table(
             raise DataError(f"{source} cannot be read as {what} ({why}): save it as CSV or Parquet.") from None
 
     if head.startswith(OLD_EXCEL) or (head.startswith(EXCEL) and _is_workbook(file)):
-        sheets = read("an Excel workbook", pandas.ExcelFile)
-        note = f"Of the {len(sheets.sheet_names)} sheets of {source} the first is read."
-        frame = read("an Excel workbook", pandas.read_excel, header=None if header is False else 0)
-        return _titled(frame, source, header), (note,) if len(sheets.sheet_names) > 1 else ()
+        return ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet))
+    if head.startswith(R) or _is_packed_r(file, head):
+        return ForeignTable(*read("an R file", _r_frame, source, sheet))
+    if sheet is not None:
+        raise InvalidInputError(
+            f"`sheet` is {sheet!r}, and {source} is neither a workbook nor a file of R: leave it out."
+        )
     if head.startswith((ARROW, FEATHER)):
-        return read("a Feather file", pandas.read_feather), ()
+        return ForeignTable(read("a Feather file", pandas.read_feather))
     if head.startswith(STATA):
-        return read("a Stata file", pandas.read_stata), ()
-    if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b'{"'):
-        return read("JSON lines", pandas.read_json, lines=True), ()
+        return ForeignTable(*read("a Stata file", _stata_frame, source))
+    if head.startswith(SPSS):
+        return ForeignTable(*read("an SPSS file", _spss_frame, source))
     if RECORDS.match(head):
-        return read("a JSON array of objects", pandas.read_json, orient="records"), ()
+        return ForeignTable(read("a JSON array of objects", pandas.read_json, orient="records"))
+    if OBJECT.match(head):
+        return ForeignTable(read("JSON", _json_frame))
     return None
 
 
-def _titled(frame: Any, source: str, header: bool | None) -> Any:
-    """The frame of a workbook whose first row names the columns; refused, without a word of it, where it is somebody's."""
-    if header is False:
-        return frame.set_axis([f"column {j + 1}" for j in range(frame.shape[1])], axis=1)
-    names = ["" if str(name).startswith("Unnamed: ") else str(name) for name in frame.columns]
-    if header is None and reads_as_row(names, frame.head(LOOKED_AT).astype(str).to_numpy().tolist()) > 0:
-        raise InvalidInputError(
-            f"{source} seems to have no header: its first row reads like somebody's. Put names above it, or read it with "
-            "`header=False`; `header=True` takes that row as names all the same."
+def _json_frame(file: IO[bytes]) -> Any:
+    """JSON with an object on every line, or one object: of columns, or of names and rows."""
+    import pandas
+
+    with_line = file.readline()
+    file.seek(0)
+    try:
+        first = json.loads(with_line)
+        lines = bool(with_line) and not _has_columns(first)
+    except ValueError:
+        lines = False
+    if lines:
+        return pandas.read_json(file, lines=True)
+    whole = json.load(file)
+    if isinstance(whole.get("data"), list) and isinstance(whole.get("columns"), list):
+        return pandas.DataFrame(whole["data"], columns=whole["columns"])
+    if isinstance(whole.get("data"), list) and "schema" in whole:
+        return pandas.DataFrame(whole["data"])
+    if not _has_columns(whole):
+        raise ValueError("it has neither an object on every line nor columns of as many values")
+    return pandas.DataFrame(whole)
+
+
+def _has_columns(found: Any) -> bool:
+    """Whether an object holds columns: lists of one length, objects with one set of keys, or names and rows."""
+    if not isinstance(found, dict) or not found:
+        return False
+    if "data" in found and ("columns" in found or "schema" in found):
+        return True
+    values = list(found.values())
+    if all(isinstance(value, list) for value in values):
+        return len({len(value) for value in values}) == 1
+    return all(isinstance(value, dict) for value in values) and len({tuple(value) for value in values}) == 1
+
+
+def _on_disk(file: IO[bytes], reader: Callable[..., Any], **options: Any) -> Any:
+    """What a reader makes of a copy of the file under a path, for readers that take nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+        with path.open("wb") as copy:
+            shutil.copyfileobj(file, copy)
+        return reader(str(path), **options)
+
+
+def _r_frame(file: IO[bytes], source: str, sheet: str | None) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    import pyreadr
+
+    found = _on_disk(file, pyreadr.read_r)
+    frames = {str(name or "data"): frame for name, frame in found.items() if frame is not None and frame.shape[1] > 0}
+    if not frames:
+        raise InvalidInputError(f"{source} holds no data frame: save one with saveRDS.")
+    names = tuple(frames)
+    name = chosen_sheet(names, sheet, source, "data frames")
+    if sheet is not None or len(names) == 1:
+        return frames[name], (), ()
+    others = ", ".join(f"'{other}'" for other in names[1:])
+    note = f"Of the {len(names)} data frames of {source} the first, '{name}', is read. `sheet` names another: {others}."
+    return frames[name], (note,), names
+
+
+def _spss_frame(file: IO[bytes], source: str) -> tuple[Any, tuple[str, ...]]:
+    import pyreadstat
+
+    frame, meta = _on_disk(file, pyreadstat.read_sav)
+    named, partly = [], []
+    for name, labels in meta.variable_value_labels.items():
+        present = [value for value in frame[name].unique() if value == value and value is not None]
+        if not all(value in labels for value in present):
+            partly.append(name)
+            continue
+        alone = len({labels[value] for value in present}) == len(present)
+        texts = {value: str(labels[value]) if alone else f"{labels[value]} ({value:g})" for value in present}
+        frame[name] = frame[name].map(texts).astype(object)
+        named.append(name)
+    return frame, _label_notes(source, named, partly)
+
+
+def _stata_frame(file: IO[bytes], source: str) -> tuple[Any, tuple[str, ...]]:
+    import pandas
+
+    plain = pandas.read_stata(file, convert_categoricals=False)
+    file.seek(0)
+    try:
+        frame = pandas.read_stata(file)
+    except ValueError:  # one label for several values
+        return plain, (f"Some labels of values in {source} stand for several values: columns hold the values.",)
+    labelled = [name for name in frame.columns if isinstance(frame[name].dtype, pandas.CategoricalDtype)]
+    partly = [name for name in labelled if not all(isinstance(each, str) for each in frame[name].cat.categories)]
+    frame = frame.assign(**{name: plain[name] for name in partly})
+    return frame, _label_notes(source, [name for name in labelled if name not in partly], partly)
+
+
+def _label_notes(source: str, named: list[str], partly: list[str]) -> tuple[str, ...]:
+    """What became of labels of values."""
+
+    def listed(names: list[str]) -> str:
+        return ", ".join(f"'{name}'" for name in names[:20]) + " …" * (len(names) > 20)
+
+    said = []
+    if named:
+        said.append(
+            f"Labels of values in {source} are taken as categories: {listed(named)}. Without labels they are numbers."
         )
-    return frame
+    if partly:
+        said.append(
+            f"In {source} some values have labels and others have none. These columns hold the values: {listed(partly)}."
+            " `na` takes codes of missing ones as missing."
+        )
+    return tuple(said)
+
+
+def _is_packed_r(file: IO[bytes], head: bytes) -> bool:
+    """Whether a bzip2 or xz archive is a file of R."""
+    for magic, opened in PACKED.items():
+        if head.startswith(magic):
+            try:
+                with opened(file) as packed:
+                    return bool(packed.read(8).startswith(R))
+            except (OSError, EOFError, lzma.LZMAError):
+                return False
+            finally:
+                file.seek(0)
+    return False
 
 
 def _is_workbook(file: IO[bytes]) -> bool:

@@ -12,7 +12,15 @@ import io
 from pathlib import Path
 
 from fisherleak.errors import DataError
-from fisherleak.tables.read.csvfile import BLANKS, delimiter_of, encoding_of, fields_of, first_line
+from fisherleak.tables.read.csvfile import (
+    BLANKS,
+    CsvForm,
+    delimiter_of,
+    encoding_of,
+    fields_of,
+    first_line,
+    from_header,
+)
 from fisherleak.tables.read.parquet import parquet_files
 
 __all__ = ["GZIP", "PARQUET", "header_of"]
@@ -67,7 +75,7 @@ def _parquet(place: Path) -> list[str]:
 
 
 def _csv(head: bytes, source: str, delimiter: str | None, encoding: str | None) -> list[str]:
-    file = io.BytesIO(head)
-    line = first_line(file, source, encoding_of(file, source, encoding))
-    mark, _ = delimiter_of(line, source, delimiter)
+    with from_header(io.BytesIO(head), source, CsvForm(delimiter, encoding)) as (file, form, _, _):
+        line = first_line(file, source, encoding_of(file, source, form.encoding))
+        mark, _ = delimiter_of(line, source, form.delimiter)
     return fields_of(line) if mark == BLANKS else next(csv.reader([line], delimiter=mark))

@@ -9,13 +9,14 @@ import glob
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
 
 __all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
+MIXED = re.compile(r"Conversion failed for column (.*?) with type")
 FOREIGN = {
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
@@ -47,6 +49,8 @@ FOREIGN = {
     b"\xfd7zXZ": "an xz archive",
     b"SQLite": "a database",
 }
+WHOLE_BITS = 63
+"""Of the largest whole numbers that Arrow has."""
 
 
 def arrow() -> Any:
@@ -69,10 +73,12 @@ def read_table(
     *,
     header: bool | None = None,
     columns: Sequence[str] | None = None,
+    texts: Collection[str] = (),
+    sheet: str | None = None,
 ) -> RawTable:
     """Open a CSV or Parquet file, in gzip or not; ``-`` is standard input.
 
-    Workbooks of Excel, files of Stata, Feather and JSON lines are read by pandas, as far as it has what it needs.
+    Workbooks of Excel, files of Stata, SPSS, R, Feather and JSON are read by way of pandas, as far as it has what it needs.
     Parquet files are read in parts, when they are needed. So is a folder of them, a pattern such as ``folder/*.parquet``, or
     an address that fsspec knows.
 
@@ -90,10 +96,18 @@ def read_table(
         its values would be published as names.
     columns : sequence of str, optional
         Names of the columns of a CSV file without a header, or, with ``header=True``, in place of it.
+    texts : collection of str
+        Columns of a CSV file that stay text, whatever they hold.
+    sheet : str, optional
+        The sheet of a workbook, by its name or counted from 1, or the data frame of a file of R; the first by default.
     """
     arrow()
-    form = CsvForm(delimiter, encoding, header, None if columns is None else tuple(columns))
+    form = CsvForm(delimiter, encoding, header, None if columns is None else tuple(columns), frozenset(texts))
     if _is_folder(str(path)):
+        if sheet is not None:
+            raise InvalidInputError(
+                f"`sheet` is {sheet!r}, and {path} holds Parquet files, which have none: leave it out."
+            )
         return _folder(str(path))
     source = "standard input" if str(path) == "-" else Path(path).name
     file = _opened(path)
@@ -104,11 +118,10 @@ def read_table(
         if _head(file).startswith(GZIP):
             file = _unpacked(file, source)
         head = _head(file)
-        known = foreign_table(file, head, source, form.header)
+        known = foreign_table(file, head, source, form.header, sheet)
         if known is not None:
-            frame, notes = known
-            read = from_frame(frame, source)
-            return replace(read, sha256=digest, notes=(*notes, *read.notes))
+            read = from_frame(known.frame, source)
+            return replace(read, sha256=digest, notes=(*known.notes, *read.notes), sheets=known.sheets)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
@@ -152,8 +165,14 @@ def from_frame(frame: TableLike, source: str = "a table") -> RawTable:
     if hasattr(frame, "to_arrow"):
         frame = frame.to_arrow()
     try:
-        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
-    except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+        table = frame if isinstance(frame, pa.Table) else _as_arrow(frame)
+    except (TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
+        found = MIXED.search(str(error))
+        if found:  # the complaint holds a cell
+            raise InvalidInputError(
+                f"{source} cannot be read as a table: the column '{found[1][:80]}' holds values of several types. Make them "
+                "numbers, or text."
+            ) from None
         raise InvalidInputError(f"{source} cannot be read as a table: {_first_line(error)}.") from None
     names, notes = _named([str(name) for name in table.column_names], source)
     if table.num_rows == 0:
@@ -162,6 +181,21 @@ def from_frame(frame: TableLike, source: str = "a table") -> RawTable:
     with pa.ipc.new_stream(pa.PythonFile(_Hashing(digest), mode="w"), table.schema) as stream:
         stream.write_table(table)
     return _held(table.rename_columns(list(names)), source, digest.hexdigest(), notes)
+
+
+def _as_arrow(frame: Any) -> Any:
+    """A pandas frame as an Arrow table; whole numbers beyond 64 bits, and all in their columns, are floats."""
+    pa = arrow()
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except OverflowError:
+        pass
+
+    def as_float(column: Any) -> Any:
+        large = any(type(cell) is int and cell.bit_length() > WHOLE_BITS for cell in column)
+        return column.map(lambda cell: float(cell) if type(cell) is int else cell) if large else column
+
+    return pa.Table.from_pandas(frame.apply(as_float), preserve_index=False)
 
 
 def _held(table: TableLike, source: str, digest: str, notes: tuple[str, ...]) -> RawTable:
@@ -237,6 +271,8 @@ class _Hashing:
 def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
     """A file that can be read more than once; standard input and pipes are copied to a temporary one."""
     if str(path) == "-":
+        if sys.stdin is None:
+            raise DataError("Standard input is closed: name a file, or send a table to it.")
         return _copied(sys.stdin.buffer)
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - it is given back open
@@ -292,7 +328,7 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _head(file: IO[bytes], count: int = 16) -> bytes:
+def _head(file: IO[bytes], count: int = 64) -> bytes:
     head = file.read(count)
     file.seek(0)
     return head

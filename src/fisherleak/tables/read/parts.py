@@ -165,6 +165,8 @@ class RawTable:
         Those of a folder.
     here : bool
         Whether only this process can read it.
+    sheets : tuple of str
+        Those of a workbook, or the frames of a file of R, of which the first was read as none was named.
     """
 
     source: str
@@ -176,6 +178,7 @@ class RawTable:
     parts: Sequence[Part] = field(repr=False)
     files: tuple[str, ...] = ()
     here: bool = False
+    sheets: tuple[str, ...] = ()
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]

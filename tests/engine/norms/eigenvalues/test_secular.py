@@ -70,6 +70,7 @@ def test_portable_solver_matches_the_dense_decomposition(seed: int, k: int, spre
     assert_exact(secular.top_eigenvalues_portable(*problem), problem)
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 9), spread=st.sampled_from([0.0, 2.0, 9.0]), second=st.booleans())
 def test_compiled_solver_matches_the_dense_decomposition(seed: int, k: int, spread: float, second: bool) -> None:

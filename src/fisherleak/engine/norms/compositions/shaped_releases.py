@@ -13,30 +13,27 @@ from itertools import pairwise
 from typing import NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import one_by_one
 from fisherleak.engine.information import Information, Product, Release, Releases, rounding_of
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum
 from fisherleak.engine.noise import Gaussian
-from fisherleak.engine.norms.compositions.shaped_parts import (
+from fisherleak.engine.norms.data_shaped import (
     SETTLED,
     ShapedParts,
     cells_by_size,
+    check_measurable,
     fixed_spectrum,
     largest_eta,
 )
-from fisherleak.engine.norms.data_shaped import check_measurable
 from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
-__all__ = ["ShapedOutputs", "ShapedReleases", "refuse_membership"]
-
-Vector = NDArray[np.float64]
 State = tuple[Vector, ...]
 
 
@@ -61,7 +58,7 @@ class ShapedReleases(Releases):
     def _refuse(self, what: str) -> NoReturn:
         name = type(first_mechanism(self)).__name__
         raise InvalidInputError(
-            f"{name} has a shape that depends on the data, which {what} does not count: compose releases with noise on "
+            f"{name} has a covariance that depends on the data, which {what} does not count: compose releases with noise on "
             "parameters, fisherleak.Gaussian."
         )
 
@@ -193,7 +190,7 @@ class ShapedOutputs(ShapedReleases):
             )
         if jacobian.folding is not None:
             raise InvalidInputError(
-                f"{name} is measured with public='preprocessing' only: what scalers learn would move its shape too."
+                f"{name} is measured with public='preprocessing' only: what scalers learn would move its covariance too."
             )
         Y = np.asarray(host(jacobian.y))
         outputs = []
@@ -247,7 +244,7 @@ def refuse_membership(information: Information) -> NoReturn:
     simulated = information.closed_mechanism is not None
     remedy = "simulate it, fisherleak.attacks.Membership(…).simulate(noise)"
     raise InvalidInputError(
-        "membership has a closed form for noise whose shape does not depend on the data, and that of "
+        "membership has a closed form for noise whose covariance does not depend on the data, and that of "
         f"{type(first_mechanism(information)).__name__} does: {remedy if simulated else 'use fisherleak.Gaussian'}."
     )
 

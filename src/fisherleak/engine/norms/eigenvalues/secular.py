@@ -11,8 +11,6 @@ from fisherleak._support.arrays import Array, device, namespace, row_dots, row_s
 from fisherleak._support.namespaces import Namespace
 from fisherleak.engine.norms.kernels import is_compiled
 
-__all__ = ["top_eigenvalues", "top_eigenvalues_portable"]
-
 FLOOR = 1e-18
 """Distance to the top pole under which it cannot change mu (>= 1/3) in float64."""
 NEAR = 0.01

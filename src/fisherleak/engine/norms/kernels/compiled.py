@@ -10,8 +10,6 @@ import numba
 from fisherleak._support.namespaces import Sums
 from fisherleak.rows import each_in_order, threads_for
 
-__all__ = ["compiled", "in_threads"]
-
 PARTS = 8
 """Parts of a block that threads share."""
 LEAST = 64

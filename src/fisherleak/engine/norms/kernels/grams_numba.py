@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.jacobian.block_maps import BlockMap
 from fisherleak.engine.norms.kernels.compiled import compiled
 
-__all__ = ["ReleaseArrays", "grams"]
-
-Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 GRAM_VALUES = 2**18
 """Values of what moves at a time: a part of a core's own cache."""

@@ -14,13 +14,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.eigenvalues.largest import start_of
 from fisherleak.engine.norms.kernels.compiled import compiled
 from fisherleak.engine.norms.kernels.tridiagonal_numba import room_for, solve_abreast
 
-__all__ = ["top_of_releases"]
-
-Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 GROUP = 128
 """Rows of a group: with 65 features its vectors, images and g take a third of a MiB."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
 
-__all__ = ["top_of_perturbed"]
-
-Vector = NDArray[np.float64]
 NEAR, DONE, SQUARE, MOST_PASSES = 0.01, 1e-15, 1e-18, 100
 CLEAR = 1e-3
 """Part of the largest distance to the top pole below which the pole decides where to start."""

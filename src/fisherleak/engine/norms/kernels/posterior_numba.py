@@ -8,14 +8,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
 from fisherleak.engine.norms.kernels.secular_numba import top_of_two
 
-__all__ = ["top_of_draws"]
-
-Vector = NDArray[np.float64]
 FLOOR, NEAR, DONE, KINK_AFTER, MOST_PASSES = 1e-18, 0.01, 1e-16, 5, 200
 """As in ``secular``."""
 CLEAR = 1e-6

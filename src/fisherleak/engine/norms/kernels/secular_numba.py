@@ -8,13 +8,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
-
-__all__ = ["top_eigenvalues_compiled", "top_of_two"]
-
-Vector = NDArray[np.float64]
 
 
 def top_eigenvalues_compiled(

@@ -8,14 +8,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
 from fisherleak.engine.norms.kernels.tridiagonal_numba import room_for, solve_abreast
 
-__all__ = ["top_of_matrices_compiled"]
-
-Vector = NDArray[np.float64]
 ABREAST = 64
 """Matrices whose last step is made together."""
 

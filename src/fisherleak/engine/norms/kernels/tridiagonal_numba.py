@@ -1,4 +1,4 @@
-"""The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``tridiagonal.py``, for many abreast.
+"""The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``eigenvalues.largest``, many abreast.
 
 One matrix alone is a chain of divisions that wait for one another; side by side they do not. Loaded only where numba is
 installed; the tests hold it against the portable one.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
 
-__all__ = ["room_for", "solve_abreast", "top_of_tridiagonals_compiled"]
-
-Vector = NDArray[np.float64]
 ABREAST = 128
 ROWS = 10
 """Numbers that each matrix keeps while it is solved, besides itself."""
 
 
 def top_of_tridiagonals_compiled(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
-    """As :func:`fisherleak.engine.norms.eigenvalues.tridiagonal.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
+    """As :func:`fisherleak.engine.norms.eigenvalues.largest.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
     out = np.empty((2, diagonal.shape[1]))
     in_threads(_kernel, diagonal.shape[1], (np.ascontiguousarray(diagonal), np.ascontiguousarray(beside), out))
     return out[0], out[1]

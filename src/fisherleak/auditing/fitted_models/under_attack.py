@@ -1,0 +1,307 @@
+"""What attackers have to know of a model: that of a table, or one that was fitted elsewhere, as one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fisherleak._support.arrays import host
+from fisherleak._support.checks import nearest
+from fisherleak._support.namespaces import Estimator
+from fisherleak.attacks.candidate_values import MOST_NUMBERS, classifies
+from fisherleak.attacks.candidates import jacobian_at_minimum
+from fisherleak.auditing.exposure.moves_between_values import MOST_TOLD
+from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
+from fisherleak.auditing.fitted_models.measured_leakage import categories_of
+from fisherleak.auditing.report_summary import Summary
+from fisherleak.engine.jacobian import Jacobian, held_levels
+from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.noise import Noise
+from fisherleak.engine.norms import one_release
+from fisherleak.errors import InvalidInputError
+from fisherleak.leakage.leakage import Leakage
+from fisherleak.leakage.measurement import measurement
+from fisherleak.models import Table, checked_model
+from fisherleak.models.steps.scalers import Scale, complete, neutral
+from fisherleak.tables.design.whose_rows import People
+from fisherleak.training.people import of_people, one_row_each, who_differs
+from fisherleak.training.pipelines import Turned, freed_pipeline, known_pipeline, pipeline_of, standard_noise
+from fisherleak.training.trained_model import Trained
+
+__all__ = [
+    "MOST_COLUMNS",
+    "AttackedColumn",
+    "UnderAttack",
+    "columns_to_attack",
+    "columns_to_tell_apart",
+    "model_under_attack",
+    "table_under_attack",
+]
+
+Vector = NDArray[np.float64]
+MOST_COLUMNS = 2
+"""Columns that are attacked where none are named."""
+MOST_LEVELS = 50
+"""Categories of a column that is attacked, or told apart, where none are named."""
+
+
+@dataclass(frozen=True)
+class AttackedColumn:
+    """A column whose values are guessed: its numbers (None for categories), how many categories, which cells are missing."""
+
+    numbers: Vector | None
+    levels: int = 0
+    missing: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class UnderAttack:
+    """A model that attackers know, with all data but the value that they guess.
+
+    Attributes
+    ----------
+    model, frame, labels, weights
+        Fitted, and what it was fitted on.
+    n, outputs, parameters : int
+    label : str
+        What the label is called.
+    label_numbers : callable
+        The labels, where they are numbers; None for classes.
+    column : callable
+        A column by name.
+    read : callable
+        The model at its minimum.
+    noise_on : callable
+        A noise as it is on the parameters of ``model``.
+    called : callable
+        What a row is called in sentences.
+    scaled_by_rows : names
+        Columns whose scale the attacker has to learn too.
+    people : People, optional
+        Whose rows they are.
+    differing : callable
+        People whose rows differ in a column.
+    released : model, optional
+        A release of it with its own parameters, attacked in place of the average over releases.
+    left_out : mapping of column to array of shape (people,)
+        People who are not attacked in a column.
+    """
+
+    model: Any
+    frame: Any = field(repr=False)
+    labels: Any = field(repr=False)
+    weights: Any = field(repr=False)
+    n: int
+    outputs: int
+    parameters: int
+    label: str
+    label_numbers: Callable[[], Vector | None] = field(repr=False)
+    column: Callable[[str], AttackedColumn] = field(repr=False)
+    read: Callable[[], Jacobian] = field(repr=False)
+    noise_on: Callable[[Noise], Noise] = field(repr=False)
+    called: Callable[[int], str] = field(repr=False)
+    scaled_by_rows: frozenset[str] = frozenset()
+    people: People | None = field(default=None, repr=False)
+    differing: Callable[[str], NDArray[np.bool_]] = field(default=lambda name: np.zeros(0, dtype=bool), repr=False)
+    released: Any = field(default=None, repr=False)
+    left_out: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+
+    @property
+    def several_rows(self) -> bool:
+        """Whether rows belong to people of whom some have several."""
+        return self.people is not None and self.people.count < self.n
+
+    def varying(self, names: Sequence[str]) -> list[str]:
+        """Those of some columns in which rows of one person differ."""
+        return [name for name in names if self.differing(name).any()]
+
+
+# The model of a table
+
+
+def table_under_attack(trained: Trained, released: Any = None) -> UnderAttack:
+    """The pipeline of a table's model; ``released`` is a release of it, as its file has it."""
+    design = trained.design
+    model, frame, labels = pipeline_of(trained)
+    numbers = [feature.name for feature in design.features if feature.kind == "number"]
+
+    def column(name: str) -> AttackedColumn:
+        feature = next(feature for feature in design.features if feature.name == name)
+        missing = design.lacking(feature) if feature.filled else None
+        own = design.raw(feature) if feature.kind == "number" else None
+        return AttackedColumn(own, len(feature.levels), missing)
+
+    def read() -> Jacobian:
+        # no model of scikit-learn has a penalty on the intercepts of several classes: read without, then moved
+        found = jacobian_at_minimum(freed_pipeline(trained, model), frame, labels, trained.weights)
+        own = trained.fit.intercept_l2
+        return held_levels(found, own) if own and found.several else found
+
+    def called(row: int) -> str:
+        if design.people is not None:
+            return f"the rows of '{design.people.names[design.people.of_row[row]]}'"
+        return f"row {int(design.rows[row])}"
+
+    return UnderAttack(
+        model=model,
+        frame=frame,
+        labels=labels,
+        weights=trained.weights,
+        n=design.n,
+        outputs=trained.outputs,
+        parameters=trained.parameters,
+        label=design.target.name,
+        label_numbers=lambda: None if design.target.classes else np.asarray(design.labels(), dtype=np.float64),
+        column=column,
+        read=read,
+        noise_on=lambda noise: standard_noise(trained, noise),
+        called=called,
+        scaled_by_rows=frozenset(numbers if trained.public == "nothing" else ()),
+        people=design.people,
+        differing=lambda name: who_differs(design, name),
+        released=None if released is None else known_pipeline(trained, model, released),
+    )
+
+
+# A model that was fitted elsewhere
+
+
+def model_under_attack(
+    model: Estimator, X: Any, y: Any, weights: Any, leak: Leakage, label: str, people: People | None = None
+) -> UnderAttack | None:
+    """A fitted model and its rows; None where it counts preprocessing whose scales attackers do not learn here."""
+    table, fit, counted = measurement(leak).table, leak.fits[0], one_release(measurement(leak).information).folding
+    categories, scaled, turn = categories_of(leak), frozenset[str](), None
+    if counted is not None:
+        scales = complete(neutral(checked_model(model))[1] or (), int(fit.coef.shape[-1]))
+        learned = None if weights is not None else _scaled_columns(leak, counted, scales)
+        if learned is None:
+            return None
+        scaled, turn = learned, _from_frame(leak, counted, scales)
+
+    def column(name: str) -> AttackedColumn:
+        position = table.names.index(name)
+        values = table.column(position)
+        if name in categories or not table.is_numeric(position):
+            return AttackedColumn(None, len(set(values.tolist())))
+        numbers = values.astype(np.float64)
+        missing = np.isnan(numbers)
+        return AttackedColumn(numbers, missing=missing if missing.any() else None)
+
+    return UnderAttack(
+        model=model,
+        frame=X,
+        labels=y,
+        weights=weights,
+        n=leak.n,
+        outputs=fit.outputs,
+        parameters=int(np.size(host(fit.theta))),
+        label=label,
+        label_numbers=lambda: (
+            None if classifies(model, fit) else np.asarray(host(measurement(leak).information.rows[1]))
+        ),
+        column=column,
+        read=lambda: jacobian_at_minimum(model, X, y, weights),
+        noise_on=lambda noise: noise if turn is None else Turned(noise, turn),
+        called=lambda row: f"row {row}" if people is None else f"the rows of '{people.names[people.of_row[row]]}'",
+        scaled_by_rows=scaled,
+        people=people,
+        differing=lambda name: _differing(table, y, label, people, name),
+    )
+
+
+def _differing(table: Table, y: Any, label: str, people: People | None, name: str) -> NDArray[np.bool_]:
+    """People whose rows differ in a column, or the label, or have a value and lack it: (people,)."""
+    if people is None:
+        return np.zeros(0, dtype=bool)
+    values = host(y) if hasattr(y, "detach") else np.asarray(y)
+    own = values.reshape(-1) if name == label else table.column(table.names.index(name))
+    pairs = zip(own, own[one_row_each(people)[people.of_row]], strict=True)
+    return of_people(people, np.array([a != b and not (a != a and b != b) for a, b in pairs], dtype=bool))
+
+
+def _scaled_columns(leak: Leakage, folding: Folding, scales: Sequence[Scale]) -> frozenset[str] | None:
+    """Columns whose features are all scaled by their own standard deviation; None where others move a scale or a fill."""
+    attributes, found = measurement(leak).information.attributes, set()
+    fed = [k for attribute in attributes for k in attribute.columns]
+    if (
+        folding.filling is not None
+        or folding.weighted
+        or any(scale.points for scale in scales)
+        or len(set(fed)) < len(fed)
+    ):
+        return None
+    for attribute in attributes:
+        learned = {scales[k].spread for k in attribute.columns}
+        if len(learned) > 1:
+            return None
+        found |= {attribute.name} if True in learned else set()
+    return frozenset(found)
+
+
+def _from_frame(leak: Leakage, folding: Folding, scales: Sequence[Scale]) -> Vector:
+    """From parameters where the noise acts to those behind the scalers as they were fitted, all outputs together."""
+    fit, F = leak.fits[0], np.asarray(host(folding.frame), dtype=np.float64)
+    d, K, intercept = len(scales), fit.outputs, fit.intercept is not None
+    # theta' = S (w, b) with S the way to scaled features, and (w, b) = F^-1 f where noise acts in the frame
+    raw = np.eye(d + int(intercept)) if getattr(leak.noise, "shape", None) is not None else np.linalg.inv(F)
+    own = raw * np.array([*(scale.scale for scale in scales), *(1.0,) * intercept])[:, None]
+    if intercept:
+        own[d] = raw[d] + np.array([scale.centre for scale in scales]) @ raw[:d]
+    turn = np.zeros((K * own.shape[0], K * own.shape[0]))
+    for k in range(K):
+        places = [*range(k * d, (k + 1) * d), *([K * d + k] if intercept else [])]
+        turn[np.ix_(places, places)] = own
+    return turn
+
+
+def columns_to_attack(
+    leak: Leakage, asked: Sequence[str] | str | None, label: str, can_be: Callable[[str], bool] = lambda name: True
+) -> tuple[str, ...]:
+    """The columns of a fitted model to attack, without the label: those that are named, or at most two with few values.
+
+    ``can_be`` says of each whether it can be attacked, where none are named.
+    """
+    table = measurement(leak).table
+    if asked is not None:
+        asked = [name for name in ([asked] if isinstance(asked, str) else asked) if name != label]
+        for name in asked:
+            if name not in table.names:
+                raise InvalidInputError(
+                    f"attributes names '{name}', which is no column of X. {nearest(str(name), table.names)}"
+                )
+        return tuple(dict.fromkeys(asked))
+    categories = categories_of(leak)
+    few = [
+        j for j, name in enumerate(table.names) if name in leak.attributes and _has_few(table, j, name in categories)
+    ]
+    return tuple([name for j in few if can_be(name := table.names[j])][:MOST_COLUMNS])
+
+
+def _has_few(table: Table, position: int, category: bool) -> bool:
+    values = table.column(position)
+    if category or not table.is_numeric(position):
+        return 1 < len(set(values.tolist())) <= MOST_LEVELS
+    there = values.astype(np.float64)
+    return 1 < np.unique(there[~np.isnan(there)]).size <= MOST_NUMBERS
+
+
+def columns_to_tell_apart(summary: Summary, under: UnderAttack, measured: MeasuredEtas) -> dict[str, int]:
+    """The columns of yes and no, and categories, that are most exposed, each with the row that is; a class with its own.
+
+    A row is a person, by place, where rows belong to people.
+    """
+    worst = np.nan_to_num(measured.cells).argmax(axis=0)
+    place = {name: int(worst[j]) for j, name in enumerate(measured.leak.attributes)}
+    several = [each for each in summary.attributes if each.kind == "category"]
+    several = [each for each in several if under.column(each.name).levels <= MOST_LEVELS]
+    several.sort(key=lambda each: -each.eta_max)
+    told = {each.name: place[each.name] for each in several[:MOST_TOLD]}
+    label = summary.label
+    return told | (
+        {label.name: int(measured.label.argmax())} if label is not None and under.label_numbers() is None else {}
+    )

@@ -1,0 +1,217 @@
+"""One page of an audit that may be handed out: what was stated, which rules passed, utility to two digits, and no row.
+
+It reads what no row decides (``Stated``), and of the data: the rows to two digits, utility to two digits, and whether each rule
+passed. Nothing else of a summary reaches it, so that nothing else of the data can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fisherleak._support.numbers import MINUS, NOTHING, number, two_digits
+from fisherleak.auditing.policy.policy import EVERY
+from fisherleak.auditing.report_summary import MeasuredUtility, SecondCurve, Stated, StatedRule, Summary, UtilityCurve
+from fisherleak.errors import InvalidInputError
+from fisherleak.report.render import page_without_scripts
+from fisherleak.training.utility_words import CALLED
+
+__all__ = ["Board", "board_of", "board_page"]
+
+MOST_RULES, MOST_COLUMNS, LONGEST = 16, 30, 60
+"""Rules, columns and letters of a name that are shown: the page is one sheet of paper."""
+NO_NOISE = (
+    "A board page needs a noise that somebody chose: the least that rows need tells about one of them. Add `noise`."
+)
+UNSETTLED = "A board page cannot be made: {}"
+EARLIER = "This summary does not say what was stated and what the rows decided: run the audit again for a board page."
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SHARES = {"max_revealed", "max_attack", "max_right", "max_accuracy", "max_gain"}
+"""Keys whose limit is a share."""
+OF_VALUE = {
+    "max_revealed": "Share that is revealed, on average, of {}",
+    "min_error": "Least error of an attacker about {}",
+    "max_eta": "η of {}",
+    "max_attack": "How often the best attacker guesses correctly: {}",
+}
+OF_MODEL = {
+    "rows.max_eta": "η of any {one}",
+    "groups.max_eta_joint": "η of any group, all of it together",
+    "groups.max_eta_mean": "Mean η of any group",
+    "groups.max_ratio": "Mean η of the most exposed group, as a multiple of the least exposed",
+    "membership.max_right": "How often the best test of membership is correct (chance: 50 %)",
+    "attacks.max_accuracy": "How often the best attacker guesses any category correctly",
+    "attacks.max_gain": "How much more often any category is guessed correctly than without the model",
+    "utility.min": "Utility with the noise",
+    "utility.max": "Utility with the noise (less is better)",
+    "utility.max_loss": "Utility that the noise costs",
+}
+EVERY_VALUE = {
+    "max_revealed": "any number without a rule of its own",
+    "max_attack": "any category, or number of few values, without a rule of its own",
+}
+
+
+@dataclass(frozen=True)
+class BoardRule:
+    """What a rule is about, what is known of it, and whether it passed."""
+
+    what: str
+    known: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class BoardUtility:
+    """One measure, to two digits."""
+
+    name: str
+    with_noise: str
+    without: str
+    baseline: str
+    better: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """All that the page shows."""
+
+    created: str
+    version: str
+    target: str
+    one: str
+    count: str
+    verdict: str
+    columns: tuple[str, ...]
+    more_columns: int
+    noise: str
+    rules: tuple[BoardRule, ...]
+    more_rules: tuple[int, int]
+    """Rules that are not shown: passed, and failed."""
+    utility: tuple[BoardUtility, ...]
+    scored_on: str
+    counted: bool
+    """Whether what preprocessing learned is counted."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """What the rules are about, for the words that explain it."""
+        told = {"η": "eta", "Share": "share", "membership": "membership", "guess": "attack"}
+        return frozenset(word for text, word in told.items() for rule in self.rules if text in rule.what)
+
+
+def board_page(summary: Summary) -> str:
+    """The page as the text of one HTML file, in the style of the report and without scripts."""
+    return page_without_scripts("board.html.j2", {"board": board_of(summary)})
+
+
+def board_of(summary: Summary) -> Board:
+    """What the page shows; refused where one row might decide more of it than the documentation lists."""
+    stated, data = summary.stated, summary.data
+    if stated is None:
+        raise InvalidInputError(EARLIER)
+    if stated.unsettled:
+        raise InvalidInputError(UNSETTLED.format(stated.unsettled))
+    noise = _noise(summary, stated)
+    one = "row" if data.people is None else "person"
+    rules = sorted((_rule(rule, data.target, one) for rule in stated.rules), key=lambda rule: rule.passed)
+    shown, left = rules[:MOST_RULES], rules[MOST_RULES:]
+    people = "" if data.people is None else f" of about {number(two_digits(data.people))} people"
+    passed = sum(rule.passed for rule in left)
+    return Board(
+        created=summary.created[:10],
+        version=summary.versions.get("fisherleak", ""),
+        target=_short(data.target),
+        one=one,
+        count=f"about {number(two_digits(data.train_rows))} rows{people}",
+        verdict=_verdict(rules),
+        columns=tuple(map(_short, stated.columns[:MOST_COLUMNS])),
+        more_columns=len(stated.columns[MOST_COLUMNS:]),
+        noise=noise,
+        rules=tuple(shown),
+        more_rules=(passed, len(left) - passed),
+        utility=tuple(_utility(summary)),
+        scored_on="rows that the model was not fitted on" if summary.tradeoff.held_out else "the rows it was fitted on",
+        counted=summary.model.public == "nothing",
+    )
+
+
+def _noise(summary: Summary, stated: Stated) -> str:
+    """The noise as it was stated. A scale that was computed from the rows is a measured maximum, and stays out."""
+    kind = summary.noise.kind
+    if stated.scale is not None and stated.shaped:
+        return f"{kind} noise of scale {stated.scale:.6g}, with its own covariance, is added to the model's parameters."
+    if stated.scale is not None:
+        return f"{kind} noise of scale σ = {stated.scale:.6g} is added to every parameter of the model."
+    if stated.eta is not None:
+        whose = "row" if summary.data.people is None else "person"
+        return (
+            f"The least {kind} noise that keeps the η of every {whose} at {stated.eta:.6g} or below is added to the model's "
+            "parameters. Its scale was computed from the data and is not shown."
+        )
+    raise InvalidInputError(NO_NOISE)
+
+
+def _verdict(rules: list[BoardRule]) -> str:
+    failed = sum(not rule.passed for rule in rules)
+    if not rules:
+        return "No rule was set, so this page cannot say whether the model may be published."
+    if failed:
+        return f"Failed: {failed} of {len(rules)} rule{'s' * (len(rules) > 1)}."
+    return "Passed: the one rule." if len(rules) == 1 else f"Passed: all {len(rules)} rules."
+
+
+def _rule(rule: StatedRule, target: str, one: str) -> BoardRule:
+    what, key = f"{rule.section}.{rule.key}", rule.key
+    if rule.section == "require":
+        said = ", ".join(map(str, rule.limit)) if isinstance(rule.limit, (list, tuple)) else str(rule.limit)
+        said = "" if rule.limit is True else f": {_short(said)}"
+        return BoardRule(f"Required, {key.replace('_', ' ')}{said}", "", rule.passed)
+    if rule.section in ("columns", "label"):
+        name = target if rule.column is None else rule.column
+        own = OF_VALUE[key].format(EVERY_VALUE[key] if rule.column == EVERY else f"“{_short(name)}”")
+    else:
+        own = OF_MODEL[what].format(one=one)
+    limit = f"{100 * rule.limit:.6g} %" if key in SHARES else f"{rule.limit:.6g}".replace("-", MINUS)
+    limit = f"± {limit}" if key == "min_error" else limit
+    words = ("at least", "below") if key in ("min", "min_error") else ("at most", "above")
+    return BoardRule(own, f"{words[not rule.passed]} {limit}".replace(" ", NO_BREAK), rule.passed)
+
+
+def _utility(summary: Summary) -> Iterator[BoardUtility]:
+    """Every measure that the kind of model has, in one order: which of them leads may depend on the rows."""
+    cost, scale = summary.tradeoff, summary.noise.scale
+    order = [*CALLED]
+    every: list[UtilityCurve | SecondCurve] = [cost, *cost.also]
+    known = [each for each in every if each.points]
+    known.sort(key=lambda each: order.index(each.metric) if each.metric in order else len(order))
+    for each in known:
+        near = min(each.points, key=lambda point: abs(math.log(point.scale / scale)))
+        called = CALLED.get(each.metric, each.metric)
+        yield BoardUtility(
+            name=called[0].upper() + called[1:],
+            with_noise=_two_digits(each, near.utility),
+            without=_two_digits(each, each.without_noise),
+            baseline=_two_digits(each, each.baseline),
+            better="more" if each.higher_is_better else "less",
+        )
+
+
+def _two_digits(cost: MeasuredUtility, value: float | None) -> str:
+    """Whole hundredths of what is at most 1, and two digits of the others."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if cost.metric == "accuracy":
+        return f"{100 * value:.0f} %"
+    if abs(value) < 1:
+        said = f"{value:.2f}"
+        return "0.00" if said == "-0.00" else said.replace("-", MINUS)
+    return number(float(value), 2)
+
+
+def _short(name: Any) -> str:
+    """A name that is valid Unicode, and not too long for the page."""
+    sound = str(name).encode("utf-8", "replace").decode("utf-8")
+    return sound if len(sound) <= LONGEST else f"{sound[: LONGEST - 1]}…"

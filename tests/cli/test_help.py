@@ -1,0 +1,47 @@
+"""Help in groups: what most people need on one screen, and everything where it is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fisherleak.cli._app import COMMANDS, parser
+from fisherleak.cli._help import ALL, GROUPS, NEEDED
+
+Command = Callable[..., Any]
+NAMES = [command.__name__ for command in COMMANDS]
+
+
+def options_of(name: str) -> list[set[str]]:
+    found = parser().commands[name].params
+    return [set(each.opts) for each in found if each.param_type_name == "option"]
+
+
+def listed(text: str) -> set[str]:
+    """The options of which a help has a line."""
+    return {option for line in re.findall(r"(?m)^  (-.*)$", text) for option in re.findall(r"--[a-z0-9-]+", line[:28])}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_has_a_group_and_is_shown_where_all_are_asked_for(fisherleak: Command, name: str) -> None:
+    grouped = {option for group in GROUPS.values() for option in group}
+    assert grouped >= NEEDED
+    whole, short = fisherleak(name, ALL), fisherleak(name, "--help")
+    assert (whole.status, short.status) == (0, 0)
+    options = options_of(name)
+    for names in options:
+        assert names & grouped, names
+        assert names & listed(whole.out)
+        assert bool(names & NEEDED) == bool(names & listed(short.out)), names
+    assert ALL in listed(short.out)
+    lines = short.out.rstrip("\n").split("\n")
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+def test_options_of_groups_are_those_of_commands() -> None:
+    known = {option for name in NAMES for names in options_of(name) for option in names} | {"--help"}
+    assert {option for group in GROUPS.values() for option in group} - known <= {"--board", "--rows-per-person"}
