@@ -67,7 +67,7 @@ def warfarin() -> None:
     for eta in ETAS:
         found = []
         for shape in ("isotropic", "hessian"):
-            noise: Any = fl.calibrate(leak, eta, "admissible", shape=shape, bounds=BOUNDS, random_state=0)
+            noise: Any = fl.calibrate(leak, eta, "any-record", shape=shape, bounds=BOUNDS, random_state=0)
             draws = theta[:, None] + noise.draws(COPIES, theta.size, rng).T
             found.append(float(np.mean(1 - np.sum((Z @ draws - data.y_test[:, None]) ** 2, axis=0) / rest)))
         mu = np.asarray(leak.with_noise(noise).membership())

@@ -5,7 +5,7 @@ of ways after it make these rows alone.
 
 Excess loss is that of draws of the mechanism on the training rows, per row. The attacker knows all other values. *Value*: the
 cell with the largest eta of the row with the largest eta, either as it is or one standard deviation of its column away, equal
-odds. *Presence*: that row in or out (n l2 kept). Both by the likelihood ratio of the mechanism's own density, over draws.
+odds. *Membership*: that row in or out (n l2 kept). Both by the likelihood ratio of the mechanism's own density, over draws.
 Objective perturbation of the logistic loss is calibrated by the upper limits of its etas, and its 2,048 draws serve the attacks
 too: the best test is right (1 + E[max(0, 1 - L)]) / 2 of the time, L the likelihood ratio over draws of the data as they are.
 
@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fisherleak as fl
-from fisherleak.attacks.likelihoods.tilted_likelihood import ratio_of_one_row
+from fisherleak.attacks.likelihoods import ratio_of_one_row
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
-from fisherleak.engine.norms.averaged import Averaged
+from fisherleak.engine.norms.averaged_over_draws import Averaged
 
 Vector = NDArray[np.float64]
 DRAWS = 20_000
@@ -122,15 +122,17 @@ def served(fit: fl.Fit, leak: fl.Leakage, X: Vector, y: Vector) -> None:
     cost = float(np.mean(fit.loss.value(z + noise, y[queries])) - np.mean(fit.loss.value(z, y[queries])))
     one, other = worst_pairs(leak.with_noise(way), fit, X, y)
     apart = [float(np.linalg.norm(scores(each, X[queries]) - z)) for each in (one, other)]
-    value, presence = (0.5 * math.erfc(-gap / (2.0 * way.noise.scale) / math.sqrt(2.0)) for gap in apart)
-    print(f"| Answers, scores of {len(queries)} queries | {cost:.3g} | {100 * value:.1f} % | {100 * presence:.1f} % |")
+    value, membership = (0.5 * math.erfc(-gap / (2.0 * way.noise.scale) / math.sqrt(2.0)) for gap in apart)
+    print(
+        f"| Answers, scores of {len(queries)} queries | {cost:.3g} | {100 * value:.1f} % | {100 * membership:.1f} % |"
+    )
     if fit.loss.name != "logistic":
         return
     count = fl.queries_until(leak, X, None, 1.0, of="label")
     counts = np.full(len(X), count // len(X)) + (np.arange(len(X)) < count % len(X))
     one, other = worst_pairs(leak.with_noise(fl.SampledLabels(X)), fit, X, y)
-    value, presence = (told_apart_by_labels(fit, each, X, counts) for each in (one, other))
-    print(f"| SampledLabels, {count:,.0f} queries | - | {100 * value:.1f} % | {100 * presence:.1f} % |")
+    value, membership = (told_apart_by_labels(fit, each, X, counts) for each in (one, other))
+    print(f"| SampledLabels, {count:,.0f} queries | - | {100 * value:.1f} % | {100 * membership:.1f} % |")
 
 
 def averaged(own: fl.Leakage, fit: fl.Fit, X: Vector, y: Vector) -> None:
@@ -201,12 +203,12 @@ def main(name: str, *only: str) -> None:
         if isinstance(own._information, Averaged):
             averaged(own, fit, X, y)
             continue
-        value, presence = (success(way, fit, other) for other in worst_pairs(own, fit, X, y))
+        value, membership = (success(way, fit, other) for other in worst_pairs(own, fit, X, y))
         if label == "Gaussian, least-loss":  # made anew without the row
             row = int(np.argmax(own.per_example()))
-            presence = float(fl.attacks.Membership(fit, X, y, rows=[row]).accuracy(way)[0])
+            membership = float(fl.attacks.Membership(fit, X, y, rows=[row]).accuracy(way)[0])
         cost = excess(way, fit, X, y)
-        print(f"| {label} | {cost:.3g} | {100 * value:.1f} % | {100 * presence:.1f} % |", flush=True)
+        print(f"| {label} | {cost:.3g} | {100 * value:.1f} % | {100 * membership:.1f} % |", flush=True)
         assert math.isfinite(cost)
     if not only:
         served(fit, leak, X, y)

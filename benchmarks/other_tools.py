@@ -238,7 +238,7 @@ def perturbed(
 
 
 def members(python: Path, X: Vector, y: Vector, Z: Vector, t: Vector, models: list[tuple[str, Vector]]) -> None:
-    """ART's learned attack on presence, which sees predictions."""
+    """ART's learned attack on membership, which sees predictions."""
     rng = np.random.default_rng(0)
     inside, outside = (rng.permutation(len(x))[:6000] for x in (y, t))
     given = {"X": X[inside], "y": y[inside], "Z": Z[outside], "t": t[outside]}

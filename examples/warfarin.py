@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -49,7 +50,7 @@ def main(folder: Path) -> None:
     print("\n4. Release")
     drawn = fl.Gaussian(noise.scale)
     warnings.simplefilter("ignore", fl.SeededReleaseWarning)  # none of these is passed on
-    public = {"public": "preprocessing"}  # as it was measured
+    public: dict[str, Any] = {"public": "preprocessing"}  # as it was measured
     scores = [
         fl.release(model, drawn, seed, **public).score(test, y_test) for seed in range(100)
     ]  # seeds for the page only
