@@ -8,10 +8,14 @@ from pathlib import Path
 import fisherleak
 from fisherleak.report import render
 
+sys.path.insert(0, str(Path(__file__).parent))
+from terminal import write_pictures
+
 project = "fisherleak"
 copyright = "2026, the fisherleak developers"  # noqa: A001
 version = release = fisherleak.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "mathml", "signatures"]
+html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath", "amsmath"]
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -19,6 +23,7 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 html_theme = "furo"
 html_static_path = ["_static"]
+html_css_files = ["terminal.css"]
 exclude_patterns = ["_build"]
 
 # the reports of the gallery, made anew from their summaries
@@ -30,10 +35,13 @@ for _summary in sorted((_here / "reports").glob("*.json")):
 html_extra_path = ["_build/extra"]
 nitpicky = False
 
+# what commands print on a terminal of 80 columns
+write_pictures(_here / "_build" / "terminal")
+
 # tutorials run when the pages are built, and a cell that fails fails the build; their commands are those of this environment
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 nb_execution_mode = "force"
-nb_execution_timeout = 120
+nb_execution_timeout = 600  # seconds for a cell: a busy machine takes several times as long
 nb_execution_raise_on_error = True
 
 # those of data sets run where their files are at hand; else the pages are built without output, and say so
