@@ -218,6 +218,16 @@ class Audit(Pickled):
         etas = [eta / self.unit_scale for eta in (figure.rms.largest, figure.rms.high, figure.rms.median)]
         return Share.of(spread, (etas[0], etas[1], etas[2]), figure.counts[0], figure.rms.worst)
 
+    @property
+    def without_share(self) -> tuple[str, ...]:
+        """Numbers, the target too, of which no share is known while that of others is."""
+        target, found = self.design.target, self.revealed()
+        if all(each is None for each in found):
+            return ()
+        numbers = [*(f.has_share for f in self.design.features), not target.classes]
+        names = [*(f.name for f in self.design.features), target.name]
+        return tuple(name for name, number, own in zip(names, numbers, found, strict=True) if number and own is None)
+
     def exposure(self) -> float | None:
         """The largest exposure of a number of anyone at the audit's noise, a yes or no as one of spread 1/2; None without.
 

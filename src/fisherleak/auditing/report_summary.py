@@ -533,6 +533,17 @@ class Summary(Record, kw_only=True):
         return "rows" if self.data.people is None and self.data.repeated is not None else "people"
 
     @property
+    def without_share(self) -> tuple[str, ...]:
+        """Numbers, the target too, of which no share is known while that of others is."""
+        if self.people is None or not self.people.measured:
+            return ()
+        listed = (*self.attributes, *(() if self.label is None else (self.label,)))
+        yes_no = {each.name for each in self.attributes if each.yes_no}
+        return tuple(
+            each.name for each in listed if each.kind == "number" and each.revealed is None and each.name not in yes_no
+        )
+
+    @property
     def number_measured(self) -> int:
         """How many have an eta: training rows, or people where several rows belong to one."""
         return self.data.train_rows if self.data.people is None else self.data.people

@@ -34,7 +34,9 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership_distance import recognised_words
 from fisherleak.leakage.show import membership_unknown
+from fisherleak.releasing.noise.shaping import GIVEN
 from fisherleak.tables import Design
+from fisherleak.training.noise_words import has_shape
 from fisherleak.training.people import rows_by_person
 from fisherleak.training.utility import Tradeoff
 
@@ -81,7 +83,7 @@ def judge_model(
             attackable=lambda name: _attackable(measured, attacked, name),
             unattacked=lambda name: "",
             cost=None if cost is None else cost.led_by(on.kind.metric.name),
-            required=_required(on, cost, leak.n, seen),
+            required=_required(on, cost, leak, seen),
             fixed_scale=fixed_scale(leak.noise),
         ),
     )
@@ -94,7 +96,7 @@ def _shares_unknown(measured: MeasuredEtas) -> str | None:
 
 def _standard(leak: Leakage, design: Design) -> tuple[Information, float]:
     """With attributes in standard units over that of the label, and what etas are multiplied by: the unit of the label."""
-    unit = 1.0 if design.target.classes else float(design.target.scale)
+    unit = 1.0 if design.target.classes else float(design.target.unit)
     scales = {feature.name: feature.scale for feature in design.features if feature.kind == "number"}
     found = []
     for attribute in measurement(leak).information.attributes:
@@ -192,8 +194,8 @@ def _attackable(measured: MeasuredEtas, attacked: Attacked | None, name: str) ->
     return int(np.count_nonzero(~np.isnan(measured.cells[:, measured.leak.attributes.index(name)])))
 
 
-def _required(on: AppliedPolicy, cost: Tradeoff | None, n: int, seen: int) -> Required:
-    settings, held = on.settings, cost.rows - seen if cost is not None and cost.held_out else 0
+def _required(on: AppliedPolicy, cost: Tradeoff | None, leak: Leakage, seen: int) -> Required:
+    settings, n, held = on.settings, leak.n, cost.rows - seen if cost is not None and cost.held_out else 0
     return Required(
         public=settings.public,
         model=on.kind.name,
@@ -201,6 +203,7 @@ def _required(on: AppliedPolicy, cost: Tradeoff | None, n: int, seen: int) -> Re
         person=settings.person,
         held_out=round(held / (n + held), 3),
         unbounded=tuple(on.design.unbounded),
+        covariance=GIVEN if has_shape(leak.noise) else None,
     )
 
 

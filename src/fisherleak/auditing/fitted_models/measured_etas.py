@@ -95,13 +95,12 @@ class MeasuredEtas:
             raise InvalidInputError(
                 f"group must have one value for each row; got shape {given.shape}. Pass one column."
             )
-        values = set(given.tolist())
-        if len({str(value) for value in values}) < len(values):
+        found = rows_by_group(given, self.leak.n)
+        if len({str(name) for name in found}) < len(found):
             raise InvalidInputError(
                 "Two groups have names that are written alike, as 1 and '1' are: give all names one type."
             )
         if self.people is None:
-            found = rows_by_group(labels, self.eta.size)
             return {str(name): np.asarray(host(places)) for name, places in found.items()}
         names, codes = np.unique(np.asarray(labels).astype(str), return_inverse=True)
         who, own, _ = people_by_group(self.people, codes.reshape(-1))

@@ -328,17 +328,21 @@ def _revealed(measured: MeasuredEtas, spread: float, exposures: Vector) -> recor
 
 def _label_spread(leak: Leakage, fit: Any) -> float:
     """Standard deviation of a label that is a number; NaN for classes, and for several numbers."""
-    if fit.loss.several or fit.loss.labels.binary:
-        return float("nan")
     y = np.asarray(host(measurement(leak).information.rows[1]), dtype=np.float64)
-    return float("nan") if y.ndim > 1 or np.unique(y).size <= 2 else float(y.std())
+    return float(y.std()) if y.ndim == 1 and _is_number(y, fit) else float("nan")
+
+
+def _is_number(y: NDArray[np.float64], fit: Any) -> bool:
+    """Whether labels are numbers, one or several, and no classes."""
+    return not fit.loss.of_classes and (y.ndim > 1 or np.unique(y).size > 2)
 
 
 def _label(measured: MeasuredEtas, name: str, spread: float, exposures: Vector) -> record.Label:
     figures, worst = _spread(measured.label), int(measured.label.argmax())
+    y = np.asarray(host(measurement(measured.leak).information.rows[1]), dtype=np.float64)
     return record.Label(
         name=name,
-        kind="number" if np.isfinite(spread) else "category",
+        kind="number" if _is_number(y, measured.leak.fits[0]) else "category",
         eta_max=figures.max,
         eta_mean=figures.mean,
         eta_median=figures.median,

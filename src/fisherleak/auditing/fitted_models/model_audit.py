@@ -19,7 +19,7 @@ from fisherleak._support.numbers import number
 from fisherleak._support.pickles import Pickled
 from fisherleak._support.progress import doing
 from fisherleak.auditing.attackers import Attacked
-from fisherleak.auditing.exposure.revealed import exposure_at
+from fisherleak.auditing.exposure.revealed import except_for, exposure_at
 from fisherleak.auditing.fitted_models.attacked_model import AttackRun, attacked_model
 from fisherleak.auditing.fitted_models.judged_model import SCOPE, advice_on_rules, judge_model
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
@@ -410,7 +410,7 @@ def _noise(summary: Summary, given: Noise | None, worst: float | None, exposed: 
     if given is not None:
         return replace(summary.noise, note="The scale was given.")
     note = (
-        NOT_ASKED.format("anyone")
+        NOT_ASKED.format(except_for(summary.without_share), "anyone")
         if worst is not None
         else "No noise was given, so the scale is that at which the largest eta is 1."
     )
@@ -465,6 +465,7 @@ def _with_advice(
             limited=gate is not None or summary.policy is not None,
             broken=gate.max_eta if gate and gate.exceeded else None,
             whose="row" if summary.data.people is None else "person",
+            unknown=summary.without_share,
         )
     )
     command = None if around is None or advice.noise is None else f"{advice.noise:.15g}".join(around)

@@ -18,6 +18,7 @@ from fisherleak._support.numbers import number
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.auditing.fitted_models.measured_leakage import categories_of
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_to_model
+from fisherleak.auditing.policy.disclosed_beside_noise import refuse_scale_of_rows
 from fisherleak.auditing.policy.policy import Policy, policy_of, read_policy
 from fisherleak.auditing.records import Plan
 from fisherleak.engine.fit.minimise import Fit, is_fit, moved_to_minimum, risk_of_fit
@@ -27,8 +28,9 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
 from fisherleak.models import checked_model, final_estimator, read
 from fisherleak.models.several import put_parameters
-from fisherleak.models.steps.levels import check_common_classes, check_common_levels, check_settled_levels
+from fisherleak.models.steps.levels import check_classes, check_common_levels, check_settled_levels
 from fisherleak.models.steps.transformers import every_step, filled_by_other_rows
+from fisherleak.protection.certificates.declared_bounds import LABEL
 from fisherleak.protection.release.release import FittedModel
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.tables import Choices, Design, design_of, from_frame
@@ -69,8 +71,10 @@ class AppliedPolicy:
 
 def policy_from(given: Any) -> Policy | None:
     """A policy as it was given: a TOML file, its sections, or one that was read."""
-    if given is None or isinstance(given, Policy):
-        return given
+    if given is None:
+        return None
+    if isinstance(given, Policy):
+        return policy_of(given.sections, given.source, given.sha256)
     if isinstance(given, Mapping):
         return policy_of(given)
     if isinstance(given, (str, os.PathLike)):
@@ -102,17 +106,22 @@ def apply_to_fitted(
     _refuse_fills(policy, model, leak, y)
     _refuse_clipped(policy, leak)
     _refuse_moved(policy, model, leak, y, settings)
+    told = calibration_of(leak.noise)
+    if told is not None and told.by_present_rows:
+        refuse_scale_of_rows(policy)
     if has_own_shape(leak.noise):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with noise whose covariance is data-dependent: the figures of a "
             "fitted model do not count what the covariance tells. Use noise without one, fl.Gaussian(noise.scale)."
         )
-    if not is_fit(model) and any(policy.section(name) for name in ABOUT_VALUES):
-        own, few = checked_model(model), FEWEST_ROWS + 1
-        whose = None if people is None else people.of_row
-        check_common_levels(own, measurement(leak).table, few, whose)
-        check_settled_levels(own, measurement(leak).table, whose)
-        check_common_classes(own, y, few, whose)
+    if any(policy.section(name) for name in ABOUT_VALUES):
+        few, whose = FEWEST_ROWS + 1, None if people is None else people.of_row
+        if not is_fit(model):
+            own = checked_model(model)
+            check_common_levels(own, measurement(leak).table, few, whose)
+            check_settled_levels(own, measurement(leak).table, whose)
+        if kind.labels.classes:
+            check_classes(y, few, whose)
     try:
         design = _design(leak, y, settings, kind, people)
         rules = apply_to_model(policy, design, replace(settings, model=kind.name), plan, leak)
@@ -245,7 +254,10 @@ def _design(leak: Leakage, y: Any, settings: Settings, kind: Kind, people: Peopl
     told = calibration_of(leak.noise)
     declared = {} if told is None else dict(told.bounds or {})
     ends = {name: each for name, each in declared.items() if each["from"] == "declared" and "low" in each}
-    bounds = tuple((name, (float(each["low"]), float(each["high"]))) for name, each in ends.items() if name in frame)
+    called = {name: name for name in frame} | ({} if LABEL in frame else {LABEL: settings.target})
+    bounds = tuple(
+        (called[name], (float(each["low"]), float(each["high"]))) for name, each in ends.items() if name in called
+    )
     choices = Choices(settings.target, keep_total=True)
     first = design_of(raw, choices, kind.name, 0.0, settings.seed, None, label_rules())
     taken = {column.name: column.kind for column in first.columns}

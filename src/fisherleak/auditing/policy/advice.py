@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from fisherleak._support.checks import LARGEST_LIMIT
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.numbers import number
@@ -28,6 +30,7 @@ from fisherleak.auditing.exposure.exposure import RowFigures, gate_of, group_fig
 from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures, membership_figures
 from fisherleak.auditing.exposure.release_prices import Price
 from fisherleak.auditing.exposure.revealed import (
+    except_for,
     exposure_at,
     largest_exposure,
     prior_spreads,
@@ -56,7 +59,7 @@ SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
 TENTH = 0.1
 """The share of a value that is revealed at most where no limit was set."""
 NOT_ASKED = (
-    "No noise was given, so the scale is the least at which no number of {} in the table is revealed by more than 10 %; "
+    "No noise was given, so the scale is the least at which no number{} of {} in the table is revealed by more than 10 %; "
     "the choices say what others reveal and cost."
 )
 EVEN = "A yes or no, taken as 0 or 1, counts there as a number of spread 1/2."
@@ -79,7 +82,11 @@ def choose_noise(trained: Trained, plan: Plan, rows: RowFigures, rms: Any) -> No
         worst = largest_exposure(trained.design.features, spreads, *largest)
         if worst is not None:
             scale = rounded_up(worst / exposure_at(TENTH) * trained.unit)
-            note, yes_no = NOT_ASKED.format(trained.design.anyone), any(f.yes_no for f in trained.design.features)
+            names = [*(f.name for f in trained.design.features), trained.design.target.name]
+            # eta at a value is positive, and its mean over a belief is not known
+            places = np.flatnonzero(np.isfinite(spreads) & (largest[0] == 0.0) & (largest[1] > 0.0))
+            unknown, yes_no = [names[j] for j in places.tolist()], any(f.yes_no for f in trained.design.features)
+            note = NOT_ASKED.format(except_for(unknown), trained.design.anyone)
             return NoiseChoice(trained.leak.noise.rescaled(scale), "default", f"{note} {EVEN}" if yes_no else note)
     noise = trained.leak.noise.rescaled(calibrated_scale(trained, target, top=rows.digest.top[:1]))
     if limit is not None:
@@ -126,8 +133,8 @@ class Findings:
     ----------
     scale : float
         Of the noise that was audited.
-    asked : bool
-        Whether somebody chose it.
+    asked, given : bool
+        Whether somebody chose it, by a limit or as it is.
     worst : float or None
         The largest exposure of a number at that scale; None where there is none, or where it is not known.
     enough : callable
@@ -148,6 +155,9 @@ class Findings:
     broken: float | None
     whose: str = "row"
     anyone: str = "anyone"
+    given: bool = True
+    unknown: tuple[str, ...] = ()
+    """Numbers of which no share is known."""
 
 
 def advice_on(audit: Audit) -> Advice:
@@ -159,6 +169,8 @@ def advice_on(audit: Audit) -> Advice:
         Findings(
             scale=audit.noise.scale,
             asked=audit.noise.chosen != "default",
+            given=audit.noise.chosen == "given",
+            unknown=audit.without_share,
             worst=audit.exposure(),
             enough=lambda limit: _enough(audit, limit),
             limited=bool(gate) or audit.policy is not None,
@@ -220,7 +232,8 @@ def advice_from(found: Findings) -> Advice:
             return _none_is_enough(found.broken)
         return Advice(enough, f"Noise of scale {number(enough)} keeps every limit on what is revealed. {FROM_ROWS}")
     if found.limited:
-        return Advice(found.scale, "Every limit holds: release the model with this noise.")
+        kept = "Every limit holds: release the model with this noise."
+        return Advice(found.scale, kept) if found.given else Advice(rounded_up(found.scale), f"{kept} {FROM_ROWS}")
     if found.worst is None:
         enough = found.enough(1.0)
         if enough is None:
@@ -229,7 +242,8 @@ def advice_from(found: Findings) -> Advice:
             enough, f"Noise of scale {number(enough)} keeps the eta of every {found.whose} at 1 or below. {FROM_ROWS}"
         )
     noise = rounded_up(found.scale * found.worst / exposure_at(TENTH)) if found.asked else found.scale
-    told_of = f"A noise scale of {number(noise)} is the least that reveals at most 10 % of any numeric value."
+    value = f"any numeric value{except_for(found.unknown)}"
+    told_of = f"A noise scale of {number(noise)} is the least that reveals at most 10 % of {value}."
     return Advice(noise, f"{told_of} {FROM_ROWS}")
 
 

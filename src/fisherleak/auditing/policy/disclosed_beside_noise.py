@@ -223,8 +223,20 @@ def refuse_uncounted(trained: Trained, plan: Plan) -> None:
     if plan.policy is None:
         return
     _refuse_fixed_weights(trained, plan.policy)
-    if plan.noise is not None:
+    if plan.noise is None:
+        refuse_scale_of_rows(plan.policy)
+    else:
         _refuse_fixed_noise(trained, plan, plan.policy)
+
+
+def refuse_scale_of_rows(policy: Policy) -> None:
+    """Refuse rules that hold a noise scale fixed which the rows present decided: a release shows all of its digits."""
+    _refuse(
+        policy,
+        (*NOT_REVEALED, "rows", "groups"),
+        "the noise scale was computed from the rows, a release shows it, and no rule counts what it reveals. Choose a scale "
+        "and give it with `noise`",
+    )
 
 
 def _refuse_fixed_weights(trained: Trained, policy: Policy) -> None:

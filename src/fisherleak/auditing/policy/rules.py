@@ -140,7 +140,10 @@ def _whence(spread: float, stated: float | None) -> str:
 
 def _without_share(audit: Judged, name: str) -> str:
     """Why the share of a number that is revealed is not known; categories were refused before anything was measured."""
-    why = audit.shares_unknown or f"a normal belief about '{name}' has values that the model cannot be fitted with"
+    why = audit.shares_unknown or (
+        "it has none where a step of the model is not affine, or where the label cannot take every value: limit max_eta or "
+        "min_error"
+    )
     return f"The share of '{name}' that is revealed is not known: {why}."
 
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from fisherleak._support.numbers import number, percent, percent_at_most, share
+from fisherleak.auditing.exposure.revealed import except_for
 from fisherleak.auditing.report_summary import (
     DistinguishableColumn,
     MeasuredUtility,
@@ -239,13 +240,15 @@ def _number(summary: Summary) -> Exposed | None:
 
 
 def _shares(found: RevealedShare, count: int, summary: Summary) -> str:
+    unknown = summary.without_share
+    beside = f" No share is known of {except_for(unknown).removeprefix(' except ')}." if unknown else ""
     if not count:
         return (
-            f"At most {percent_at_most(found.max)} of any numeric value is revealed, on average, to an attacker who knows "
-            "everything else."
+            f"At most {percent_at_most(found.max)} of any numeric value{except_for(unknown)} is revealed, on average, to an "
+            f"attacker who knows everything else.{beside}"
         )
     who = f"{number(count)} of {number(summary.number_measured)} {summary.whose}"
-    return f"An attacker who knows everything else learns more than half of a numeric value about {who}."
+    return f"An attacker who knows everything else learns more than half of a numeric value about {who}.{beside}"
 
 
 def _named(target: str) -> str:

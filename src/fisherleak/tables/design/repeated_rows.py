@@ -129,11 +129,11 @@ def many_copies_note(X: Vector, y: Vector, places: Places, whose: Whose = None) 
 def _near_copies(
     X: Vector, y: Vector, places: Places, whose: Whose, steps: int, most: int, fewest: int, counted: Counted
 ) -> int:
-    """What is counted of rows that are alike with at most so many features left out, and never the label.
+    """What is counted of rows that are alike with at most so many of the features and the label left out.
 
     Of all rows where no feature is left out; else of some where all would be too many, which nobody knows beforehand.
     """
-    sets = [gone for count in range(1, most + 1) for gone in combinations(range(1, len(places) + 1), count)]
+    sets = [gone for count in range(1, most + 1) for gone in combinations(range(len(places) + 1), count)]
     numbers = np.array([True, *(len(columns) == 1 for columns in places)])
     features = (_rounded(_value(X, columns), steps) if len(columns) == 1 else _value(X, columns) for columns in places)
     codes, person = _coded(chain([_rounded(y, steps)], features), whose)
@@ -146,12 +146,16 @@ def _near_copies(
     if some.size < y.size:
         codes, measured = [code[some] for code in codes], measured[:, some]
         person = None if person is None else person[some]
+    every, numbers_left = _together(codes), np.count_nonzero(fine)
     for gone in sets:
-        if np.count_nonzero(fine) - np.count_nonzero(fine[list(gone)]) < fewest:
+        if numbers_left - sum(fine[k] for k in gone) < fewest:
             continue
+        alike = every - _together([codes[k] for k in gone])
+        ordered = np.sort(alike)
+        if np.count_nonzero(ordered[1:] == ordered[:-1]) < 2:
+            continue  # as for nearly all of many pairs of columns
         left = [k for k in range(len(codes)) if k not in gone]
-        kept = [codes[k] for k in left]
-        if copies := counted(_together(kept), kept, person, fewest, measured[left]):
+        if copies := counted(alike, [codes[k] for k in left], person, fewest, measured[left]):
             return copies
     return 0
 
