@@ -154,7 +154,11 @@ def test_a_vague_name_that_is_used_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["race", "celltype", "cell_type", "District", "marital", "bloodType", "Kanton", "provincia"]
+    "name",
+    [
+        *("race", "celltype", "cell_type", "District", "marital", "bloodType", "Kanton", "provincia"),
+        *("diagnosis", "treatment", "arm", "ward_no", "regionCode", "zone", "group", "langue", "diagnóstico", "raça"),
+    ],
 )
 def test_codes_of_kinds_are_said_to_be_used_as_numbers(name: str) -> None:
     (note,) = said(name, 1 + np.arange(ROWS) % 4)
@@ -163,7 +167,9 @@ def test_codes_of_kinds_are_said_to_be_used_as_numbers(name: str) -> None:
     assert said(name, np.arange(ROWS) * 7 % 59) == []
 
 
-@pytest.mark.parametrize("name", ["children", "grade", "stage", "prototypes", "embrace", "visits"])
+@pytest.mark.parametrize(
+    "name", ["children", "grade", "stage", "prototypes", "embrace", "visits", "age_group", "alarm", "code"]
+)
 def test_numbers_with_an_order_are_not(name: str) -> None:
     assert said(name, 1 + np.arange(ROWS) % 4) == []
 

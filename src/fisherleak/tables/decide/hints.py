@@ -7,6 +7,7 @@ Nothing is decided here: each hint is a sentence with the argument that would fo
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -54,12 +55,15 @@ POSTAL = re.compile(
 YEAR = re.compile(r"(?:^|_)(?:year|yr|jahr)", re.IGNORECASE)
 """Names of columns in which 99 is 1999."""
 KINDS = re.compile(
-    r"\b(?:race|ethnic\w*|\w*type|district|region|county|state|province|country|nation\w*|"
+    r"\b(?:(?:race|ethnic\w*|\w*type|district|region|county|state|province|country|nation\w*|citizenship|language|"
     r"religion|sector|industry|occupation|occup|job|profession|marital|civil|department|dept|ward|site|cent(?:er|re)|clinic|"
-    r"hospital|species|strain|cell|color|colour|category|kind|brand|make|origin|party|"
-    r"rasse|bezirk|kanton|bundesland|beruf|branche|konfession|familienstand|herkunft|abteilung|zivilstand|"
-    r"departement|profession|metier|couleur|origine|secteur|raza|etnia|distrito|provincia|profesion|tipo|color|sexo|origen|"
-    r"regione|provincia|professione|colore|regiao|cor|raca|estado|profissao)$",
+    r"hospital|species|strain|cell|color|colour|category|kind|brand|make|origin|party|zone|canton|borough|municipality|"
+    r"diag|diagnosis|disease|treatment|arm|rx|drug|diet|blood(?: group)?|surgeon|doctor|"
+    r"rasse|bezirk|kanton|bundesland|beruf|branche|konfession|familienstand|herkunft|abteilung|zivilstand|diagnose|sprache|"
+    r"behandlung|blutgruppe|gemeinde|departement|profession|metier|couleur|origine|secteur|diagnostic|langue|traitement|"
+    r"commune|raza|etnia|distrito|provincia|profesion|tipo|color|sexo|origen|diagnostico|tratamiento|idioma|municipio|"
+    r"regione|provincia|professione|colore|diagnosi|trattamento|lingua|comune|regiao|cor|raca|estado|profissao|tratamento)"
+    r"(?: (?:code|no|nr|num|number))?|^group)$",
     re.IGNORECASE,
 )
 """Last words of names of what has no order, whose numbers are codes."""
@@ -238,8 +242,9 @@ def _kinds(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[
 
 
 def _words(name: str) -> str:
-    """The words of a name, with a blank between them: cellType and cell_type are the same."""
-    return re.sub(r"[\W_\d]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).strip().lower()
+    """The words of a name, without accents and with a blank between them: cellType and cell_type are the same."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    return re.sub(r"[\W_\d]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain)).strip().lower()
 
 
 def _single(target: Target, profiles: Mapping[str, Profile]) -> Iterator[str]:
