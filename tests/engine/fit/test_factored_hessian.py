@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,12 @@ def test_the_inverse_from_the_rows_is_the_inverse(intercept: bool) -> None:
     np.testing.assert_allclose(wide.core, dense.core, atol=1e-10 * np.abs(dense.core).max())
     assert wide.condition == pytest.approx(dense.condition, rel=1e-8)
     np.testing.assert_allclose(wide.inverse() @ H, np.eye(260), atol=1e-6)
+    parts = Wide(roots, penalty, intercept)
+    np.testing.assert_allclose(parts.whole(), H, rtol=1e-12, atol=1e-12 * np.abs(H).max())
+    vector = rng.standard_normal(260)
+    expected = dense.solve(vector)
+    np.testing.assert_allclose(parts.solve(vector), expected, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(parts.scale, dense.scale, rtol=1e-12)
 
 
 def test_leverages_near_one_keep_their_digits() -> None:
@@ -36,6 +44,23 @@ def test_leverages_near_one_keep_their_digits() -> None:
     dense, wide = (np.max(np.abs((1 - np.sum((X @ B) * X, axis=1)) / left - 1)) for B in found)
     assert left.max() < 1e-3
     assert wide < max(10 * dense, 1e-8)
+
+
+def test_the_hessian_of_many_columns_is_factored_at_the_start_and_at_the_end_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(len(given))
+        return factorise(*given)
+
+    monkeypatch.setattr(risk_module, "factorise", counted)
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((40, 300))
+    fit = fl.minimise(X, (X[:, 0] > 0).astype(float), "logistic", l2=0.01, intercept=True)
+    assert fit.steps > 3
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -135,6 +135,18 @@ def test_numbers_that_name_blocks_of_rows_offer_a_person() -> None:
     assert said("unit", values + 0.5) == []
 
 
+@pytest.mark.parametrize("digits", [5, 6, 8])
+def test_another_whole_number_of_as_many_digits_in_every_row_is_said(digits: int) -> None:
+    values = 10 ** (digits - 1) + 83 * np.random.default_rng(0).permutation(ROWS)
+    (note,) = said("ref", values)
+    assert f"has another whole number of {digits} digits in every row" in note
+    assert "`drop=['ref']`" in note
+    assert said("start_date", values) == []
+    assert said("ref", np.where(np.arange(ROWS) == 1, values[0], values)) == []  # amounts repeat
+    assert said("ref", np.where(np.arange(ROWS) == 1, 7, values)) == []
+    assert said("ref", values % 10_000) == []
+
+
 def test_a_vague_name_that_is_used_is_said() -> None:
     values = np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2)) * 3
     (note,) = said("no", values)
@@ -142,7 +154,11 @@ def test_a_vague_name_that_is_used_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["race", "celltype", "cell_type", "District", "marital", "bloodType", "Kanton", "provincia"]
+    "name",
+    [
+        *("race", "celltype", "cell_type", "District", "marital", "bloodType", "Kanton", "provincia"),
+        *("diagnosis", "treatment", "arm", "ward_no", "regionCode", "zone", "group", "langue", "diagnóstico", "raça"),
+    ],
 )
 def test_codes_of_kinds_are_said_to_be_used_as_numbers(name: str) -> None:
     (note,) = said(name, 1 + np.arange(ROWS) % 4)
@@ -151,7 +167,9 @@ def test_codes_of_kinds_are_said_to_be_used_as_numbers(name: str) -> None:
     assert said(name, np.arange(ROWS) * 7 % 59) == []
 
 
-@pytest.mark.parametrize("name", ["children", "grade", "stage", "prototypes", "embrace", "visits"])
+@pytest.mark.parametrize(
+    "name", ["children", "grade", "stage", "prototypes", "embrace", "visits", "age_group", "alarm", "code"]
+)
 def test_numbers_with_an_order_are_not(name: str) -> None:
     assert said(name, 1 + np.arange(ROWS) % 4) == []
 

@@ -7,12 +7,12 @@ import pytest
 from fisherleak.tables.decide.identifier_names import looks_called_id, names_people, names_somebody
 
 PEOPLE = {
-    "English": ("patient_id", "RANDID", "pupilNR", "MRN", "customer no.", "id"),
-    "German": ("Kundennummer", "PatNr", "Matrikelnr", "Schülernr", "Versicherten-Nr."),
-    "French": ("numero_dossier", "numéro patient", "N° patient", "id_élève", "matricule"),
-    "Spanish": ("id_paciente", "Nº de cliente", "nro_expediente", "expediente", "paciente"),
-    "Italian": ("numero_paziente", "paziente", "codice_assistito", "matricola"),
-    "Portuguese": ("num_aluno", "codigo_utente", "matrícula"),
+    "English": ("patient_id", "RANDID", "pupilNR", "MRN", "customer no.", "member_code", "passport_no", "id"),
+    "German": ("Kundennummer", "PatNr", "Matrikelnr", "Schülernr", "Versicherten-Nr.", "PersNr"),
+    "French": ("numero_dossier", "numéro patient", "N° patient", "id_élève", "numéro_sécu", "matricule"),
+    "Spanish": ("id_paciente", "Nº de cliente", "nro_expediente", "expediente", "cod_cliente", "cédula", "NHC"),
+    "Italian": ("numero_paziente", "paziente", "codice_assistito", "cod_paziente", "matricola"),
+    "Portuguese": ("num_aluno", "codigo_utente", "id_doente", "matrícula"),
 }
 
 
@@ -23,7 +23,10 @@ def test_people(language: str) -> None:
     assert all(map(looks_called_id, PEOPLE[language]))
 
 
-@pytest.mark.parametrize("name", ["HospID", "school_id", "FIPS", "AreaKey", "Kontonr", "TagID", "X.ID", "telefono"])
+@pytest.mark.parametrize(
+    "name",
+    ["HospID", "school_id", "FIPS", "AreaKey", "Kontonr", "TagID", "X.ID", "telefono", "StudyNo", "admission_number"],
+)
 def test_others_than_people(name: str) -> None:
     assert names_somebody(name)
     assert not names_people(name)

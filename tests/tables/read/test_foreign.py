@@ -71,11 +71,15 @@ def test_what_is_needed_is_named(content: str, needed: str, tmp_path: Path, monk
         read_table(path)
 
 
-@pytest.mark.parametrize("orient", ["columns", "split", "table", "lists", "records over lines"])
+@pytest.mark.parametrize(
+    "orient", ["columns", "split", "table", "lists", "records over lines", "an answer", "an answer over lines"]
+)
 def test_json_by_columns_is_the_same_table(orient: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     if orient == "lists":
         path.write_text(json.dumps(FRAME.to_dict(orient="list"), indent=1))
+    elif "answer" in orient:
+        path.write_text(json.dumps({"people": FRAME.to_dict("records")}, indent=1 if "lines" in orient else None))
     elif orient == "records over lines":
         FRAME.to_json(path, orient="records", indent=1)
     else:
@@ -88,6 +92,10 @@ def test_json_by_columns_is_the_same_table(orient: str, tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_text('{"a": 1,\n "b": 2}')
     with pytest.raises(FisherleakError, match="neither an object on every line nor columns"):
         read_table(tmp_path / "odd.json")
+    (tmp_path / "lists.json").write_text(json.dumps([["age", "y"], ["secret", 2]]))
+    with pytest.raises(FisherleakError, match="is JSON of lists") as refusal:
+        read_table(tmp_path / "lists.json")
+    assert "secret" not in str(refusal.value)
 
 
 def test_labels_of_stata_are_categories_where_every_value_has_one(tmp_path: Path) -> None:

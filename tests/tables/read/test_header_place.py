@@ -60,6 +60,8 @@ FORMS = {
         ),
         "types, units or flags",
     ),
+    "tabs in the header above blanks": (PLAIN.replace(",", " ").replace("age town y", "age\ttown\ty"), "by blanks"),
+    "a tab in the header above blanks": (PLAIN.replace(",", " ").replace("age town y", "age\ttown y"), "by blanks"),
     "blanks and tabs in the header": (
         PLAIN.replace(",", "\t").replace("age\ttown\ty", "age town\ty"),
         "blanks and tabs",
@@ -77,7 +79,7 @@ def test_the_same_table_is_read_and_what_is_left_out_is_said(form: str, large: b
     assert cells(raw) == cells(plain)
     assert any(said in note for note in raw.notes)
     (tmp_path / "t.csv").write_text(content, encoding="utf-8")
-    if "blanks" not in form:
+    if "blanks" not in form or form.startswith("tabs"):
         assert header_of(str(tmp_path / "t.csv")) == tuple(NAMES)
 
 
@@ -90,7 +92,7 @@ def test_other_encodings_below_a_title(tmp_path: Path) -> None:
 def test_a_header_that_is_said_to_be_the_first_line_is(tmp_path: Path) -> None:
     raw = read(tmp_path, text([NAMES, ["c", "d", "c"], *ROWS]), header=True)
     assert (raw.rows, raw.notes) == (31, ())
-    with pytest.raises(InvalidInputError, match="has 2 names where its rows have 1 fields"):
+    with pytest.raises(InvalidInputError, match="has 2 names where its rows have 1 field,"):
         read(tmp_path, "One title, two\n" + PLAIN.replace(",", ";"), header=True)
 
 
@@ -137,6 +139,13 @@ def test_a_field_behind_the_last_delimiter_that_is_filled_late_is_refused(large:
 def test_other_tools_files_are_called_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="is an ARFF file"):
         read(tmp_path, "% of Weka\n@relation iris\n@attribute a real\n@data\n1,2\n")
+
+
+def test_comments_with_a_percent_sign_are_no_arff_file(tmp_path: Path) -> None:
+    raw = read(tmp_path, "% of the clinic\n" + PLAIN)
+    assert (raw.names, raw.rows) == (tuple(NAMES), 30)
+    with pytest.raises(InvalidInputError, match="is an ARFF file"):
+        read(tmp_path, "% of Weka\n%\n% by hand\n@relation iris\n@attribute a real\n@data\n1,2\n")
 
 
 def test_lines_are_counted_from_the_top_of_the_file(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -84,22 +85,60 @@ class Wide:
         """The same with rows and columns of H times a scale, (p,)."""
         return replace(self, roots=self.roots * scale[None, :], penalty=self.penalty * scale**2)
 
-    def inverse(self) -> Array | None:
-        """H^-1, (p, p), or None where rounding leaves none."""
+    def whole(self) -> Array:
+        """H, (p, p)."""
+        xp = namespace(self.roots)
+        diagonal = xp.eye(self.penalty.shape[0], dtype=self.penalty.dtype, device=device(self.penalty))
+        return self.roots.T @ self.roots + diagonal * self.penalty[None, :]
+
+    @property
+    def scale(self) -> Array:
+        """1 / sqrt(diagonal of H), (p,)."""
+        xp = namespace(self.roots)
+        return 1.0 / xp.sqrt(xp.sum(self.roots**2, axis=0) + self.penalty)
+
+    @cached_property
+    def _parts(self) -> tuple[Array, Array, Array, Array]:
+        """D^-1/2 of the columns, and U, S and V^T of their rows."""
         xp = namespace(self.roots)
         d = self.roots.shape[1] - int(self.intercept)
         over = 1.0 / xp.sqrt(self.penalty[:d])
         U, S, Vt = xp.linalg.svd(self.roots[:, :d] * over[None, :], full_matrices=False)
         # to the last bit orthonormal: what is left of a row is the difference of numbers near one
         Vt = Vt + 0.5 * ((xp.eye(S.shape[0], dtype=S.dtype, device=device(S)) - Vt @ Vt.T) @ Vt)
+        return over, U, S, Vt
+
+    @cached_property
+    def _border(self) -> tuple[Array, Array]:
+        """G and s of the intercept."""
+        xp = namespace(self.roots)
+        over, U, S, Vt = self._parts
+        k = U.T @ self.roots[:, -1]
+        return over * (Vt.T @ (S * k / (1.0 + S**2))), self.penalty[-1] + xp.sum(k**2 / (1.0 + S**2))
+
+    def solve(self, vector: Array) -> Array:
+        """H^-1 vector, in O(n p), where there is an inverse."""
+        xp = namespace(self.roots)
+        over, _, S, Vt = self._parts
+        scaled = over * vector[: over.shape[0]]
+        found = over * (scaled - Vt.T @ (S**2 / (1.0 + S**2) * (Vt @ scaled)))
+        if not self.intercept:
+            return found
+        g, s = self._border
+        last = (vector[-1] - xp.sum(g * vector[:-1])) / s
+        return xp.concat([found - g * last, xp.reshape(last, (1,))])
+
+    def inverse(self) -> Array | None:
+        """H^-1, (p, p), or None where rounding leaves none."""
+        xp = namespace(self.roots)
+        over, _, S, Vt = self._parts
+        d = over.shape[0]
         root = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt
         K = xp.eye(d, dtype=over.dtype, device=device(over)) - root.T @ root
         K = over[:, None] * K * over[None, :]
         if not self.intercept:
             return K
-        k = U.T @ self.roots[:, d]
-        g = over * (Vt.T @ (S * k / (1.0 + S**2)))
-        s = self.penalty[d] + xp.sum(k**2 / (1.0 + S**2))
+        g, s = self._border
         if not float(s) > 0:
             return None
         top = xp.concat([K + g[:, None] * (g / s)[None, :], -(g / s)[:, None]], axis=1)

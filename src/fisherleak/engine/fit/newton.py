@@ -13,15 +13,18 @@ against the rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, is_lazy, namespace
-from fisherleak.engine.fit.factored_hessian import Factor
+from fisherleak.engine.fit.factored_hessian import Factor, Wide
 from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.errors import FisherleakError, NotConvergedError, SeparableClassesError, SingularHessianError
 
+Found = TypeVar("Found", Factor, Factor | Wide)
 OPPOSED = 1e-8
 """A direction counts as harming no row if the most harmed one loses no more than this part of what the most helped gains."""
 MOST_NAMED = 3
@@ -39,7 +42,7 @@ def _separable(risk: Risk) -> SeparableClassesError:
     )
 
 
-def refuse_separated_group(risk: Risk, step: Array, factor: Factor) -> None:
+def refuse_separated_group(risk: Risk, step: Array, factor: Factor | Wide) -> None:
     """Refuse a step along which the loss falls for ever."""
     if not risk.separable or risk.l2 > 0:
         return
@@ -54,7 +57,7 @@ def refuse_separated_group(risk: Risk, step: Array, factor: Factor) -> None:
         )
 
 
-def growing(risk: Risk, step: Array, factor: Factor) -> str:
+def growing(risk: Risk, step: Array, factor: Factor | Wide) -> str:
     """The columns that a step moves most, each counted in its own unit, for a message."""
     d = risk.X.shape[1]
     # several outputs have a row of parameters each
@@ -134,25 +137,29 @@ def newton(
 
     With ``near`` above rounding it ends at a point that is so near the minimum.
     """
-    for count in range(MOST_STEPS):
-        step = -factor.solve(at.gradient)
-        refuse_separated_group(risk, step, factor)
-        if at.distance(factor) <= near and (near > ROUNDED or _is_minimum(risk, theta, at, step)):
-            return theta, at, factor, count
+    known: Factor | Wide = factor
+    count = 0
+    while count < MOST_STEPS:
+        step = -known.solve(at.gradient)
+        refuse_separated_group(risk, step, known)
+        if at.distance(known) <= near and (near > ROUNDED or _is_minimum(risk, theta, at, step)):
+            break
         moved, there = _descend(risk, theta, at, step)
         if there is None:
+            if not _is_minimum(risk, theta, at, step):
+                raise _not_converged(risk, at, step, known)
             break
         refuse_separated_rows(risk, there)
-        then = factor if there.hessian is None else _refactorise(risk, there, step, factor)
-        still = not there.distance(then) < 0.25 * at.distance(factor)
+        fixed = there.hessian is None and there.wide is None
+        then = known if fixed else _refactorise(risk, there, step, known, risk.stepping)
+        still = not there.distance(then) < 0.25 * at.distance(known)
         if still and _is_minimum(risk, theta, at, step):
-            return theta, at, factor, count
-        theta, at, factor = moved, there, then
+            break
+        theta, at, known, count = moved, there, then, count + 1
     else:
-        raise _not_converged(risk, at, step, factor)
-    if not _is_minimum(risk, theta, at, step):
-        raise _not_converged(risk, at, step, factor)
-    return theta, at, factor, count
+        raise _not_converged(risk, at, step, known)
+    # the whole Hessian of many columns is factored once, at the end
+    return theta, at, known if isinstance(known, Factor) else _refactorise(risk, at, step, known, risk.factor), count
 
 
 def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:
@@ -171,26 +178,26 @@ def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, P
     slack = 1e-13 * abs(at.value) + 1e-15 * at.rounding
     length = 1.0
     moved = theta + step
-    there = risk.at(moved, curvature)
+    there = risk.at(moved, curvature, whole=False)
     if there.value <= at.value + ARMIJO * slope + slack:
         return moved, there
     while length > 1e-12:
         length *= 0.5
         if risk.value(theta + length * step) <= at.value + ARMIJO * length * slope + slack:
             moved = theta + length * step
-            return moved, risk.at(moved, curvature)
+            return moved, risk.at(moved, curvature, whole=False)
     return theta, None
 
 
-def _refactorise(risk: Risk, at: Point, step: Array, last: Factor) -> Factor:
+def _refactorise(risk: Risk, at: Point, step: Array, last: Factor | Wide, factored: Callable[[Point], Found]) -> Found:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
-        return risk.factor(at)
+        return factored(at)
     except SingularHessianError:
         raise _not_converged(risk, at, step, last) from None
 
 
-def _not_converged(risk: Risk, at: Point, step: Array, factor: Factor) -> NotConvergedError:
+def _not_converged(risk: Risk, at: Point, step: Array, factor: Factor | Wide) -> NotConvergedError:
     if at.relative <= GOAL:
         what = f"the gradient vanishes but the parameters of {growing(risk, step, factor)} keep growing"
     else:

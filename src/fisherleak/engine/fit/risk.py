@@ -71,7 +71,7 @@ class Point:
     wide: Wide | None = None
     """The parts of the Hessian, where rows are far fewer than parameters."""
 
-    def distance(self, factor: Factor) -> float:
+    def distance(self, factor: Factor | Wide) -> float:
         """Newton decrement relative to the size of the model: see :class:`Fit`."""
         decrement = float(namespace(self.gradient).sum(self.gradient * factor.solve(self.gradient)))
         return math.sqrt(max(decrement, 0.0) / self.size) if self.size > 0 else 0.0
@@ -288,10 +288,13 @@ class Risk(TrainingData):
         (total,) = sum_rows(block, self.X, self.y, self.weights)
         return float(total + self._penalty_value(theta))
 
-    def at(self, theta: Array, curvature: bool) -> Point:
+    def at(self, theta: Array, curvature: bool, whole: bool = True) -> Point:
+        """The risk at a point; without ``whole`` only the parts of the Hessian are made, where it has parts."""
         xp = self.xp
+        wide = self._wide(theta) if curvature else None
+        made = curvature and (whole or wide is None)
         gradient, terms, sums, *hessian = sum_rows(
-            self._terms(theta, curvature), self.X, self.y, self.weights, most=self._most
+            self._terms(theta, made), self.X, self.y, self.weights, most=self._most
         )
         gradient = xp.reshape(gradient, (-1,)) + self.penalty * theta
         terms = xp.reshape(terms, (-1,)) + self.penalty * xp.abs(theta)
@@ -313,13 +316,20 @@ class Risk(TrainingData):
             rounding=rounding,
             misclassified=int(misclassified),
             hessian=H,
-            wide=self._wide(theta) if hessian else None,
+            wide=wide,
         )
 
     def factor(self, at: Point) -> Factor:
-        """The factored Hessian at a point that has one."""
-        assert at.hessian is not None
-        return factorise(at.hessian, self.parameter_names, at.wide)
+        """The factored Hessian at a point that has one, or its parts."""
+        hessian = at.hessian
+        if hessian is None:
+            assert at.wide is not None
+            hessian = at.wide.whole()
+        return factorise(hessian, self.parameter_names, at.wide)
+
+    def stepping(self, at: Point) -> Factor | Wide:
+        """What steps are taken with: the parts of the Hessian, where it was not made."""
+        return at.wide if at.hessian is None and at.wide is not None else self.factor(at)
 
     @property
     def _most(self) -> int | None:

@@ -7,13 +7,15 @@ Nothing is decided here: each hint is a sentence with the argument that would fo
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from fisherleak.tables.decide.column_kinds import TIMES as DATES
 from fisherleak.tables.decide.column_kinds import Column
 from fisherleak.tables.decide.identifier_names import is_generic
-from fisherleak.tables.decide.profile import SKETCHED, Numbers, Profile
+from fisherleak.tables.decide.profile import FIXED, SKETCHED, Numbers, Profile
 from fisherleak.tables.decide.target import Target
 from fisherleak.tables.read.cell_formats import are_codes
 
@@ -53,12 +55,15 @@ POSTAL = re.compile(
 YEAR = re.compile(r"(?:^|_)(?:year|yr|jahr)", re.IGNORECASE)
 """Names of columns in which 99 is 1999."""
 KINDS = re.compile(
-    r"\b(?:race|ethnic\w*|\w*type|district|region|county|state|province|country|nation\w*|"
+    r"\b(?:(?:race|ethnic\w*|\w*type|district|region|county|state|province|country|nation\w*|citizenship|language|"
     r"religion|sector|industry|occupation|occup|job|profession|marital|civil|department|dept|ward|site|cent(?:er|re)|clinic|"
-    r"hospital|species|strain|cell|color|colour|category|kind|brand|make|origin|party|"
-    r"rasse|bezirk|kanton|bundesland|beruf|branche|konfession|familienstand|herkunft|abteilung|zivilstand|"
-    r"departement|profession|metier|couleur|origine|secteur|raza|etnia|distrito|provincia|profesion|tipo|color|sexo|origen|"
-    r"regione|provincia|professione|colore|regiao|cor|raca|estado|profissao)$",
+    r"hospital|species|strain|cell|color|colour|category|kind|brand|make|origin|party|zone|canton|borough|municipality|"
+    r"diag|diagnosis|disease|treatment|arm|rx|drug|diet|blood(?: group)?|surgeon|doctor|"
+    r"rasse|bezirk|kanton|bundesland|beruf|branche|konfession|familienstand|herkunft|abteilung|zivilstand|diagnose|sprache|"
+    r"behandlung|blutgruppe|gemeinde|departement|profession|metier|couleur|origine|secteur|diagnostic|langue|traitement|"
+    r"commune|raza|etnia|distrito|provincia|profesion|tipo|color|sexo|origen|diagnostico|tratamiento|idioma|municipio|"
+    r"regione|provincia|professione|colore|diagnosi|trattamento|lingua|comune|regiao|cor|raca|estado|profissao|tratamento)"
+    r"(?: (?:code|no|nr|num|number))?|^group)$",
     re.IGNORECASE,
 )
 """Last words of names of what has no order, whose numbers are codes."""
@@ -149,6 +154,11 @@ def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterat
                     f"'{name}' has another value in every block of rows and is used as a number: if each is one person's, "
                     f"`person={name!r}` says so, and {drop}."
                 )
+            elif _are_numbers_of_records(name, profiles[name]):
+                yield (
+                    f"'{name}' has another whole number of {numbers.digits} digits in every row and is used as a number: if "
+                    f"it only names people or records, {drop}."
+                )
             continue
         if order.breaks == 0 and numbers.count > 1:
             yield (
@@ -163,6 +173,12 @@ def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterat
                 f"'{name}' counts blocks of rows that stand together and is used as a number: if each is one person's, "
                 f"`person={name!r}` says so, and {drop}."
             )
+
+
+def _are_numbers_of_records(name: str, profile: Profile) -> bool:
+    """Whether whole numbers of as many digits are all different, as account numbers are; amounts hardly are in many rows."""
+    fixed = profile.numbers is not None and profile.numbers.digits >= FIXED and not DATES.search(name)
+    return fixed and not profile.called and len(profile.sketch) >= FEWEST_IN_RUN and profile.distinct
 
 
 def _has_blocks(numbers: Numbers, runs: int) -> bool:
@@ -226,8 +242,9 @@ def _kinds(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator[
 
 
 def _words(name: str) -> str:
-    """The words of a name, with a blank between them: cellType and cell_type are the same."""
-    return re.sub(r"[\W_\d]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).strip().lower()
+    """The words of a name, without accents and with a blank between them: cellType and cell_type are the same."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    return re.sub(r"[\W_\d]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain)).strip().lower()
 
 
 def _single(target: Target, profiles: Mapping[str, Profile]) -> Iterator[str]:

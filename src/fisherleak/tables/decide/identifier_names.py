@@ -19,19 +19,20 @@ def _words(text: str) -> frozenset[str]:
 
 PEOPLE = {
     "English": "person patient pat pt p subject subj sub individual indiv member client customer cust user student stud pupil "
-    "child kid mother teacher employee emp worker staff respondent resp participant rand applicant borrower nhs",
+    "child kid mother teacher employee emp worker staff respondent resp participant rand applicant borrower nhs passport",
     "German": "kunde kunden patienten mitglied mitglieder mitglieds schueler kind versicherten versicherte versicherungs "
-    "mitarbeiter personal personen matrikel probanden proband teilnehmer klienten klient bewohner",
-    "French": "eleve etudiant assure adherent salarie enfant sujet individu beneficiaire dossier personne",
+    "mitarbeiter personal personen pers matrikel probanden proband teilnehmer klienten klient bewohner",
+    "French": "eleve etudiant assure adherent salarie enfant sujet individu beneficiaire dossier personne secu "
+    "securitesociale",
     "Spanish": "paciente cliente alumno estudiante empleado socio sujeto persona afiliado trabajador expediente",
     "Italian": "paziente studente alunno dipendente assistito soggetto cartella tessera",
-    "Portuguese": "aluno estudante funcionario utente sujeito pessoa prontuario",
+    "Portuguese": "aluno estudante funcionario utente doente sujeito pessoa prontuario",
 }
 """Whom a number may belong to, in small letters without accents."""
 RECORDS = {
     "English": "household hh family fam school class clinic hospital hosp firm company account acct policy insurance claim "
     "record case area region tract tag site centre center plot cluster store branch transaction order invoice ticket tax "
-    "phone contract serial code",
+    "phone contract serial code study loan chart admission",
     "German": "fall akten vertrags vertrag konto haushalts haushalt steuer sozialversicherungs rechnungs betriebs telefon "
     "handy bezirks gemeinde",
     "French": "menage compte contrat facture telephone commune etablissement",
@@ -48,7 +49,7 @@ ALONE = _words(
     "matricule matrikel memberno mobile mrn ndossier nhs nhsnumber nif nino nir nosub nss participant passport patient "
     "person personalnummer phone pid pidnum pidp ptid ptno respondent seqn ssn steuerid studentno subj subject subjno subno "
     "subnum svnr telefon telefone telefono telephone uid uuid versichertennr paciente paziente expediente dossier utente "
-    "prontuario"
+    "prontuario cedula cpr curp nhc nip pesel admno"
 )
 """Names that are an identifier's and nothing else, as far as values agree."""
 VAGUE = _words(
@@ -82,15 +83,18 @@ def _either_way(words: dict[str, str]) -> re.Pattern[str]:
     """A word with one for a number behind it, or before it: Kundennummer, numero_dossier, id_paciente."""
     some = "|".join(sorted({word for own in words.values() for word in own.split()}, key=len, reverse=True))
     number = "|".join(sorted(NUMBERS.split(), key=len, reverse=True))
+    long = "|".join(word for word in some.split("|") if len(word) > 3)  # pcode is no person's
     # singular: num_patients is a count
-    return re.compile(rf"(?:{some})s?(?:{number})|(?:{number}|codigo|codice|code)(?:de|du|del|do|da|di)?(?:{some})")
+    return re.compile(
+        rf"(?:{some})s?(?:{number})|(?:{long})s?code|(?:{number}|codigo|codice|code?)(?:de|du|del|do|da|di)?(?:{some})"
+    )
 
 
 OF_PEOPLE, OF_RECORDS = _either_way(PEOPLE), _either_way(RECORDS)
 PERSONAL = _words(
     "ahv ahvnr bsn codicefiscale cpf dni guid id idcode idno idnr idnum ids matricola matricula matricule matrikel mrn nhs "
     "nhsno nhsnumber nino nir nosub nss participant patient person pid pidnum pidp respondent ssn subject svnr uid uuid "
-    "paciente paziente expediente dossier utente prontuario"
+    "paciente paziente expediente dossier utente prontuario cedula cpr curp nhc nip pesel"
 )
 """Those of people, and of no household, school or firm."""
 

@@ -34,6 +34,7 @@ __all__ = [
 
 BLANKS = " "
 """The delimiter of files whose fields are separated by one or more blanks."""
+BETWEEN_BLANKS = "Fields are taken to be separated by blanks."
 FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
 BLOCK = 2**24
 """Bytes read at a time: one row must fit."""
@@ -192,6 +193,9 @@ def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[s
     line = first_line(file, source, encoding)
     chosen, note = delimiter_of(line, source, form.delimiter)
     rows = _first_rows(file, encoding, chosen)
+    if chosen == "\t" and form.delimiter is None and _are_between_blanks(rows[1:], len(fields_of(line))):
+        chosen, note = BLANKS, (BETWEEN_BLANKS,)
+        rows = _first_rows(file, encoding, chosen)
     names, skipped, more = _names(rows, source, form, fields_of(line) if chosen == "\t" else [])
     coded = code_columns(rows[1:], MISSING)
     texts = {
@@ -236,6 +240,11 @@ def fields_of(line: str) -> list[str]:
     """The fields of a line between blanks; a quoted one may hold blanks."""
     found = FIELD.finditer(line.strip("\ufeff"))
     return [bare if bare is not None else quoted.replace('""', '"') for quoted, bare in (m.groups() for m in found)]
+
+
+def _are_between_blanks(below: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether the rows below a header with tabs have none, and between blanks as many fields as it has names."""
+    return bool(below) and all(len(row) == 1 and len(fields_of(row[0])) == width for row in below)
 
 
 def _names(
@@ -421,7 +430,7 @@ def delimiter_of(line: str, source: str, given: str | None) -> tuple[str, tuple[
             )
         return given, ()
     if counts[best] == 0 and len(fields_of(line)) > 1:
-        return BLANKS, ("Fields are taken to be separated by blanks.",)
+        return BLANKS, (BETWEEN_BLANKS,)
     if counts[best] == 0:
         raise InvalidInputError(
             f"{source} has one column only, or an unusual delimiter: a table needs a target and another column, "

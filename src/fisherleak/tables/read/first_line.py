@@ -183,8 +183,9 @@ def fitting_names(
         return list(columns), [], ""  # they are checked against the fields of the rows
     if not own or len(between_blanks) == width:
         why = "its names may be separated by blanks" if own else "nothing says to which fields they belong"
+        fields = "1 field" if width == 1 else f"{width} fields"
         raise InvalidInputError(
-            f"The header of {source} has {len(first)} names where its rows have {width} fields, and {why}: name the columns "
+            f"The header of {source} has {len(first)} names where its rows have {fields}, and {why}: name the columns "
             "with `columns` and `header=True`, or name the delimiter with `delimiter`."
         )
     note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."

@@ -26,6 +26,7 @@ __all__ = ["ForeignTable", "foreign_table"]
 EXCEL, OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 ARROW, FEATHER = b"ARROW1", b"FEA1"
 RECORDS = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
+LISTS = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\[")
 OBJECT = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"')
 STATA = (b"<stata_dta>", *(bytes([version, order, 1, 0]) for version in (0x71, 0x72, 0x73) for order in (1, 2)))
 SPSS = (b"$FL2", b"$FL3")
@@ -84,13 +85,15 @@ def foreign_table(
         return ForeignTable(*read("an SPSS file", _spss_frame, source))
     if RECORDS.match(head):
         return ForeignTable(read("a JSON array of objects", pandas.read_json, orient="records"))
+    if LISTS.match(head):
+        raise InvalidInputError(f"{source} is JSON of lists, whose values have no names: save it as CSV with a header.")
     if OBJECT.match(head):
         return ForeignTable(read("JSON", _json_frame))
     return None
 
 
 def _json_frame(file: IO[bytes]) -> Any:
-    """JSON with an object on every line, or one object: of columns, or of names and rows."""
+    """JSON with an object on every line, or one object: of columns, of names and rows, or around a list of objects."""
     import pandas
 
     with_line = file.readline()
@@ -103,6 +106,8 @@ def _json_frame(file: IO[bytes]) -> Any:
     if lines:
         return pandas.read_json(file, lines=True)
     whole = json.load(file)
+    if (records := _only_records(whole)) is not None:
+        return pandas.DataFrame(records)
     if isinstance(whole.get("data"), list) and isinstance(whole.get("columns"), list):
         return pandas.DataFrame(whole["data"], columns=whole["columns"])
     if isinstance(whole.get("data"), list) and "schema" in whole:
@@ -110,6 +115,13 @@ def _json_frame(file: IO[bytes]) -> Any:
     if not _has_columns(whole):
         raise ValueError("it has neither an object on every line nor columns of as many values")
     return pandas.DataFrame(whole)
+
+
+def _only_records(found: Any) -> list[dict[str, Any]] | None:
+    """The objects of a list that stands alone under a name, as answers of web services have them."""
+    values = [*found.values()] if isinstance(found, dict) else []
+    listed = len(values) == 1 and isinstance(values[0], list) and values[0]
+    return values[0] if listed and all(isinstance(each, dict) for each in values[0]) else None
 
 
 def _has_columns(found: Any) -> bool:

@@ -119,7 +119,8 @@ def header_in_text(text: str, source: str, delimiter: str | None, header: bool |
     at = comments = _next(lines, start)
     while at < len(lines) and lines[at].lstrip().startswith(COMMENT):
         at = _next(lines, at + 1)
-    if any(ARFF.match(line) for line in lines[: at + 1]) or (at < len(lines) and lines[at].lstrip().startswith("%")):
+    percent = at < len(lines) and lines[at].lstrip().startswith("%")  # comments of ARFF, and of other tools
+    if any(ARFF.match(line) for line in (lines if percent else lines[: at + 1])):
         raise InvalidInputError(f"{source} is an ARFF file, which is not read: save it as CSV.")
     known = delimiter or named
     marks = [known] if known else list(DELIMITERS)
