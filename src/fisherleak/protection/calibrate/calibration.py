@@ -33,6 +33,7 @@ from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, Vector, VectorLike
 from fisherleak._support.numbers import number
+from fisherleak._support.progress import stage
 from fisherleak.engine.mechanisms.interface_answers import is_interface
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Gaussian, Noise
@@ -354,7 +355,8 @@ def calibrate(
         return remembering(found, Calibration(over, target))
     if over == ANY_RECORD:
         whose = {"person": person, "rows_per_person": rows_per_person}
-        found = calibrate_for_any_record(leakage, target, attributes, label, bounds, shape, gap, random_state, **whose)
+        with stage("Finding the noise"):
+            found = calibrate_for_any_record(leakage, target, attributes, label, bounds, shape, gap, random_state, **whose)
         _check_near_minimum(leakage, found)
         return found
     if shape is not None:
