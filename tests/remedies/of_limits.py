@@ -215,7 +215,7 @@ PROTECTED: list[Remedy] = [
     ),
     Remedy("{rule}; got {given}.{remedy}", protected, {"weightings": "none"}, {"weightings=['none']": None}),
     Remedy(
-        "No candidate keeps the limit: {_remedy(task, refused)}.",
+        "No candidate keeps the limit: {_remedy(task, inner, refused)}.",
         lambda wide=500.0, **options: protected(
             LogisticRegression(),
             y=C,

@@ -237,7 +237,11 @@ def test_too_few_people_are_told_how_many_would_do() -> None:
     def protected(times: int) -> fl.Frontier:
         person = np.concatenate([of_rows + 1000 * k for k in range(times)])
         x, labels = np.tile(X[:120], (times, 1)), np.tile(Y[:120] > np.median(Y[:120]), times)
-        own: dict[str, Any] = {"bounds": {f"x{k}": (-6, 6) for k in range(3)}, "shapes": ["isotropic"], "random_state": 0}
+        own: dict[str, Any] = {
+            "bounds": {f"x{k}": (-6, 6) for k in range(3)},
+            "shapes": ["isotropic"],
+            "random_state": 0,
+        }
         return fl.protect(scaled, x, labels, 1.0, person=person, rows_per_person=12, **own)
 
     with pytest.raises(fl.InvalidInputError, match="The first: penalty l2 .*No useful bound holds") as refused:

@@ -356,7 +356,9 @@ def calibrate(
     if over == ANY_RECORD:
         whose = {"person": person, "rows_per_person": rows_per_person}
         with stage("Finding the noise"):
-            found = calibrate_for_any_record(leakage, target, attributes, label, bounds, shape, gap, random_state, **whose)
+            found = calibrate_for_any_record(
+                leakage, target, attributes, label, bounds, shape, gap, random_state, **whose
+            )
         _check_near_minimum(leakage, found)
         return found
     if shape is not None:

@@ -393,7 +393,9 @@ def _remedy(task: Task, inner: Task, refused: Sequence[str]) -> str:
     first, unbounded, _ = refused[0].partition(NO_BOUND)
     if unbounded and all(NO_BOUND in each for each in refused):
         over = "" if task.rows_per_person else ", or use over='max'"
-        return f"declare narrower bounds, use more rows{over}. {_people_enough(task, inner)}The first: {first}{NO_BOUND}"
+        return (
+            f"declare narrower bounds, use more rows{over}. {_people_enough(task, inner)}The first: {first}{NO_BOUND}"
+        )
     largest = max(task.penalties)
     larger = f"try larger penalties, penalties=[{10 * largest:g}, {100 * largest:g}] say, or a larger eta"
     said = larger if task.given is None else "use a larger eta, declare narrower bounds, or use more rows"
