@@ -244,7 +244,7 @@ def test_too_few_people_are_told_how_many_would_do() -> None:
         }
         return fl.protect(scaled, x, labels, 1.0, person=person, rows_per_person=12, **own)
 
-    with pytest.raises(fl.InvalidInputError, match="The first: penalty l2 .*No useful bound holds") as refused:
+    with pytest.raises(fl.InvalidInputError, match=r"The first: penalty l2 .*No useful bound holds") as refused:
         protected(1)
     asked = re.search(r"Of people like these ([\d,]+) would do; there are 60", str(refused.value))
     assert asked is not None

@@ -67,8 +67,8 @@ PREDICTOR_VARIES = 4.0
 
 
 OF_THE_MOST = 0.5
-"""Part of it that predictions of classes are taken to vary by, where they are compared with noise: with more, releases whose AUC
-was 0.57 on average, of 0.73, passed for better than the baseline; with a quarter, those of 0.69, of 0.76, did not."""
+"""Part of it that predictions of classes are taken to vary by, where they are compared with noise: with more, releases whose
+AUC was 0.57 on average, of 0.73, passed for better than the baseline; with a quarter, those of 0.69, of 0.76, did not."""
 
 
 def taken_to_vary(squared: bool, bounded: bool) -> float:
