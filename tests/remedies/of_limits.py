@@ -54,7 +54,7 @@ CALIBRATED: list[Remedy] = [
         {"over='any-record'": None},
     ),
     Remedy(
-        "person and rows_per_person are for over='any-record': use over='person' with groups=",
+        "person goes with over='max' alone, and rows_per_person with over='any-record': use over='person' with groups=",
         calibrated,
         {"person": PAIRS, "rows_per_person": 2},
         {"use over='person' with groups=": lambda: calibrated(over="person", groups=PAIRS)},
