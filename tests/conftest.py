@@ -26,6 +26,16 @@ def steady_chance(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def unhurried() -> Iterator[None]:
+    """What is printed does not depend on how busy a machine is: no stage takes long."""
+    from fisherleak._support import progress
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "FIRST", 1e6)
+        yield
+
+
 @pytest.fixture(scope="module")
 def quick_audits() -> Iterator[None]:
     """Where something else is tested: the ideal attacker learns without trees, and few refits are made, but those of the

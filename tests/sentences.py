@@ -17,7 +17,8 @@ from pathlib import Path
 from where import SOURCE, nodes_in
 
 FILE = Path(__file__).with_suffix(".txt")
-SAID_BY = re.compile(r"(Error|Warning|warn)$")
+MISSING = "refuse_missing"
+SAID_BY = re.compile(rf"(Error|Warning|warn|{MISSING})$")
 """Names of what is raised, and of what warns."""
 
 
@@ -60,19 +61,37 @@ def sentences() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _said_in(path: Path) -> Iterator[str]:
-    nodes = nodes_in(path)
-    constants = {
+@cache
+def _constants(path: Path) -> dict[str, str]:
+    """Texts that have a name in a module."""
+    return {
         target.id: text
-        for node in nodes
+        for node in nodes_in(path)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name) and (text := text_of(node.value, {})) is not None
     }
+
+
+def _imported(path: Path) -> dict[str, str]:
+    """Those that it has from other modules of the package."""
+    found = {}
+    for node in nodes_in(path):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fisherleak."):
+            theirs = SOURCE.joinpath(*str(node.module).split(".")[1:]).with_suffix(".py")
+            known = _constants(theirs) if theirs.exists() else {}
+            found |= {name.asname or name.name: known[name.name] for name in node.names if name.name in known}
+    return found
+
+
+def _said_in(path: Path) -> Iterator[str]:
+    nodes = nodes_in(path)
+    constants = _imported(path) | _constants(path)
     calls = (node for node in nodes if isinstance(node, ast.Call) and node.args)
     for call in sorted(calls, key=lambda call: call.lineno):
         if SAID_BY.search(ast.unparse(call.func)):
-            text = text_of(call.args[0], constants)
+            # of a file that is missing the name comes first
+            text = text_of(call.args[-1] if ast.unparse(call.func) == MISSING else call.args[0], constants)
             if text:
                 yield " ".join(text.split())
 

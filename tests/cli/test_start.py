@@ -79,12 +79,22 @@ MISSING = [
     "verify no.skops",
     "ledger no.json no.csv",
     "ledger no.json --carry-to new.json",
+    "release no.csv --target y --eta 1 --out m.skops",
+    "predict no.skops {there}",
+    "answers {there} no.csv --target y --noise 1",
+    "audit {there} --target y --noise 1 --policy no.toml",
+    "audit {there} --target y --released no.skops",
+    "release {there} --target y --eta 1 --out m.skops --sign no.pem",
+    "release {there} --target y --eta 1 --out m.skops --shape-from no.csv",
+    "verify {there} --key no.pem",
+    "verify {there} --ledger no.json",
 ]
 
 
 @pytest.mark.parametrize("line", MISSING)
 def test_a_missing_file_is_said_before_any_library_is_loaded(line: str, of_parser: set[str]) -> None:
-    assert not run(*line.split(), refused="does not exist")[1] & (HEAVY - of_parser)
+    words = line.format(there=__file__).split()
+    assert not run(*words, refused="does not exist")[1] & (HEAVY - of_parser)
 
 
 def test_the_entry_point_loads_not_even_the_parser() -> None:

@@ -102,8 +102,9 @@ def test_several_classes(table: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [None, "isotropic", "least-loss", "hessian"])
-def test_noise_is_calibrated_to_people(about_people: fl.Leakage, shape: Any) -> None:
+def test_noise_is_calibrated_to_people(about_people: fl.Leakage, about_rows: fl.Leakage, shape: Any) -> None:
     noise = fl.calibrate(about_people, eta=0.5, shape=shape)
+    assert fl.calibrate(about_rows, eta=0.5, shape=shape, person=PERSON).scale == noise.scale
     worst = float(np.max(about_people.with_noise(noise).per_example()))
     assert 0.45 <= worst <= 0.5
 

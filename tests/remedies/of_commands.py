@@ -11,6 +11,8 @@ import numpy as np
 RELEASE = "release t.csv --target y --drop who --over max --out m.skops"
 ANYONE = "release t.csv --target y --drop who --out m.skops --l2 10 --bounds a=-5:5 --bounds b=-5:5"
 
+AUDIT = "audit t.csv --target y --drop who --quick"
+
 
 @dataclass(frozen=True)
 class Line:
@@ -101,5 +103,15 @@ LINES = [
         "seems to have no header: its first line reads like a row.",
         f"{RELEASE.replace('t.csv', 'bare.csv')} --noise 1",
         {"--columns": f"{RELEASE.replace('t.csv', 'bare.csv')} --noise 1 --columns a,b,who,y"},
+    ),
+    Line(
+        "'{}' does not exist: check the name, or use - for standard input.",
+        f"{RELEASE.replace('t.csv', 'T.csv.txt')} --noise 1",
+        {"check the name": f"{RELEASE} --noise 1"},
+    ),
+    Line(
+        "A board page needs a noise that somebody chose",
+        f"{AUDIT} --board board.html",
+        {"--noise": f"{AUDIT} --board board.html --noise 5"},
     ),
 ]

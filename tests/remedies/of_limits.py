@@ -54,7 +54,7 @@ CALIBRATED: list[Remedy] = [
         {"over='any-record'": None},
     ),
     Remedy(
-        "person and rows_per_person are for over='any-record': use over='person' with groups=",
+        "person goes with over='max' alone, and rows_per_person with over='any-record': use over='person' with groups=",
         calibrated,
         {"person": PAIRS, "rows_per_person": 2},
         {"use over='person' with groups=": lambda: calibrated(over="person", groups=PAIRS)},
@@ -215,7 +215,7 @@ PROTECTED: list[Remedy] = [
     ),
     Remedy("{rule}; got {given}.{remedy}", protected, {"weightings": "none"}, {"weightings=['none']": None}),
     Remedy(
-        "No candidate keeps the limit: {_remedy(task, refused)}.",
+        "No candidate keeps the limit: {_remedy(task, inner, refused)}.",
         lambda wide=500.0, **options: protected(
             LogisticRegression(),
             y=C,

@@ -20,7 +20,7 @@ from remedies.table import FILE, Remedy, as_text, followed, line_with, not_execu
 
 CALLS = [*MEASURED, *AUDITED, *RELEASED, *ATTACKED, *CALIBRATED, *PROTECTED, *OF_PEOPLE]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
-MOST_NOT_EXECUTED = 384
+MOST_NOT_EXECUTED = 383
 """May only be lowered."""
 
 

@@ -14,6 +14,8 @@ from fisherleak.errors import DataError, InvalidInputError
 NO_TABLE = "'{}' does not exist: check the name, or use - for standard input."
 NO_LEDGER = "'{}' does not exist: record a release in it first."
 NO_MODEL = "'{}' does not exist: name the file of a released model."
+NO_KEY = "The key '{}' does not exist: name a PEM file."
+NO_POLICY = "The policy '{}' does not exist: name a TOML file."
 
 
 def refuse_missing(name: str | os.PathLike[str], sentence: str) -> None:

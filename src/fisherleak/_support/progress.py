@@ -1,7 +1,8 @@
-"""Progress on a terminal and in notebooks, silence in a pipe. What draws the bars is loaded with the first of them.
+"""Progress on standard error. What draws the bars is loaded with the first of them.
 
-A terminal has a bar. A notebook has one line of text that is written over, on standard error and only where it takes longer
-than two seconds: no widgets are needed, and the line is blank in the end. A step that takes long says so, in a pipe too.
+A terminal has a bar. A notebook has one line of text that is written over, only where it takes longer than two seconds: no
+widgets are needed, and the line is blank in the end. A stage that takes longer than that has a line with its name: in a pipe
+it stays, and elsewhere it is there until a bar follows or the stage ends. A step that takes long says what would be quicker.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import TypeVar
 T = TypeVar("T")
 Update = Callable[[int, int], None]
 FIRST, AGAIN = 2.0, 0.2
-"""Seconds before a notebook's line is first written, and between two writings."""
+"""Seconds before a line is first written, and between two writings."""
 LONG, LOOK = 20.0, 1.0
 """Processor seconds after which a step says what it does, and seconds between two looks."""
 _shown: ContextVar[bool] = ContextVar("_shown", default=True)
 _worded: ContextVar[Callable[[str], str]] = ContextVar("_worded", default=str)
 _doing: ContextVar[str | None] = ContextVar("_doing", default=None)
+_stage: ContextVar[_Stage | None] = ContextVar("_stage", default=None)
 
 
 @contextmanager
@@ -38,12 +40,28 @@ def hidden(hide: bool = True, worded: Callable[[str], str] = str) -> Iterator[No
 
 @contextmanager
 def doing(description: str) -> Iterator[None]:
-    """What passes over lazy rows inside are for: each gets a bar of that name."""
+    """A stage of this name; passes over lazy rows inside get a bar of that name each."""
     token = _doing.set(description)
+    try:
+        with stage(description):
+            yield
+    finally:
+        _doing.reset(token)
+
+
+@contextmanager
+def stage(description: str) -> Iterator[None]:
+    """One line where what is inside takes longer than two seconds and has no bar; stages inside have none of their own."""
+    if not _shown.get() or _stage.get() is not None:
+        yield
+        return
+    own = _Stage(description)
+    _stage.set(own)
     try:
         yield
     finally:
-        _doing.reset(token)
+        _stage.set(None)
+        own.end()
 
 
 @contextmanager
@@ -98,21 +116,54 @@ def watched() -> Iterator[Update | None]:
 def _bar(description: str) -> Iterator[Update | None]:
     if not _shown.get():
         yield None
-    elif sys.stderr.isatty():
+        return
+    if not (sys.stderr.isatty() or _in_notebook()):
+        with stage(description):
+            yield None
+        return
+    around = _stage.get()
+    if around is not None:
+        around.end()  # the bar says it
+    if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import Progress
 
         with Progress(console=Console(stderr=True), transient=True) as progress:
             bar = progress.add_task(description, total=None)
             yield lambda done, total: progress.update(bar, completed=done, total=total)
-    elif _in_notebook():
+    else:
         line = _Line(description)
         try:
             yield line.write
         finally:
             line.clear()
-    else:
-        yield None
+
+
+class _Stage:
+    """A name that is written after some seconds, unless the stage has ended by then."""
+
+    def __init__(self, description: str) -> None:
+        self._text, self._written, self._ended = f"{description}...", False, False
+        self._lock = threading.Lock()
+        self._stays = not (sys.stderr.isatty() or _in_notebook())
+        self._timer = threading.Timer(FIRST, self._write)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _write(self) -> None:
+        with self._lock:
+            if not self._ended:
+                sys.stderr.write(self._text + "\n" if self._stays else "\r" + self._text)
+                sys.stderr.flush()
+                self._written = True
+
+    def end(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            if self._written and not self._stays and not self._ended:
+                sys.stderr.write("\r" + " " * len(self._text) + "\r")
+                sys.stderr.flush()
+            self._ended = True
 
 
 class _Line:

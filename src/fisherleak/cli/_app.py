@@ -12,7 +12,7 @@ import typer.main
 from typer.core import TyperCommand
 
 from fisherleak import __version__
-from fisherleak._support.atomic import NO_LEDGER, NO_MODEL, NO_TABLE, refuse_missing
+from fisherleak._support.atomic import NO_KEY, NO_LEDGER, NO_MODEL, NO_POLICY, NO_TABLE, refuse_missing
 from fisherleak.cli._common import emit, interruptible
 from fisherleak.cli._help import ALL, EVERY, first_words, write_options
 from fisherleak.cli._options import Debug
@@ -47,12 +47,16 @@ def _check_there(command: str | None, given: Mapping[str, Any]) -> None:
     if command == ledger.__name__:
         refuse_missing(given["file"], NO_LEDGER)
     needless = given.get("carry_to") is not None  # a table beside it is refused for another reason
-    for name in () if needless else ("table", "queries"):
+    for name in () if needless else ("table", "queries", "shape_from"):
         if given.get(name) not in (None, "-") and not PATTERN & set(given[name]):
             refuse_missing(given[name], NO_TABLE)
     model = given.get("released") or (given["model"] if command in (verify.__name__, predict.__name__) else None)
     if model is not None:
         refuse_missing(model, NO_MODEL)
+    kept = NO_LEDGER if command == verify.__name__ else None  # a release begins one
+    for name, sentence in {"policy": NO_POLICY, "key": NO_KEY, "sign": NO_KEY, "ledger": kept}.items():
+        if sentence is not None and given.get(name) is not None:
+            refuse_missing(given[name], sentence)
 
 
 class OnceCommand(TyperCommand):

@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
+from fisherleak._support.progress import stage
 from fisherleak.engine.fit.minimise import is_fit
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, as_attributes
@@ -141,7 +142,8 @@ def measure(
         return behind.about_inputs(about_features, attributes)
     table = as_table(X)
     people = None if person is None else rows_of_people(person, table)
-    found = _measured(read(model, table, y, sample_weight, polish, public), model, table, noise, attributes)
+    with stage("Measuring"):
+        found = _measured(read(model, table, y, sample_weight, polish, public), model, table, noise, attributes)
     return found if people is None else replace(found, _people=people)
 
 

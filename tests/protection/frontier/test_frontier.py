@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -228,6 +229,26 @@ def test_refusals(options: dict[str, Any], says: str) -> None:
     given = {"estimator": Ridge(1.0), "eta": 1.0} | options
     with pytest.raises(fl.InvalidInputError, match=says):
         fl.protect(given.pop("estimator"), X, Y, given.pop("eta"), **given)
+
+
+def test_too_few_people_are_told_how_many_would_do() -> None:
+    of_rows, scaled = np.arange(120) // 2, make_pipeline(StandardScaler(), LogisticRegression())
+
+    def protected(times: int) -> fl.Frontier:
+        person = np.concatenate([of_rows + 1000 * k for k in range(times)])
+        x, labels = np.tile(X[:120], (times, 1)), np.tile(Y[:120] > np.median(Y[:120]), times)
+        own: dict[str, Any] = {
+            "bounds": {f"x{k}": (-6, 6) for k in range(3)},
+            "shapes": ["isotropic"],
+            "random_state": 0,
+        }
+        return fl.protect(scaled, x, labels, 1.0, person=person, rows_per_person=12, **own)
+
+    with pytest.raises(fl.InvalidInputError, match=r"The first: penalty l2 .*No useful bound holds") as refused:
+        protected(1)
+    asked = re.search(r"Of people like these ([\d,]+) would do; there are 60", str(refused.value))
+    assert asked is not None
+    assert protected(int(asked[1].replace(",", "")) // 60).points
 
 
 @pytest.mark.parametrize("estimator", [Ridge(1.0), make_pipeline(StandardScaler(), Ridge(1.0))])

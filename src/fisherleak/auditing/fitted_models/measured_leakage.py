@@ -66,6 +66,8 @@ class Exposures:
         The root mean square of eta over what is believed of a value, times its spread; NaN where there is none.
     spreads : array of shape (number of attributes + 1,)
         NaN for categories, and where no share is known.
+    stated : array of shape (number of attributes + 1,)
+        The same, where no share is known too.
     yes_no : names
         Columns that are 0 or 1, without a spread of their own.
     known : bool
@@ -74,6 +76,7 @@ class Exposures:
 
     values: Vector = field(repr=False)
     spreads: Vector
+    stated: Vector
     yes_no: frozenset[str]
     known: bool
 
@@ -122,8 +125,8 @@ def exposures_of(
         used = np.nan_to_num(np.asarray(host(leak.per_cell()))).any(axis=0) | _varying(leak)
         values = _every_exposure(leak, np.where(used, spreads, np.nan), own)
         values[:, :-1][:, ~used & np.isfinite(spreads)] = 0.0  # of a column that a step leaves out nothing is revealed
-    spreads = np.where(np.isnan(values).all(axis=0), np.nan, np.append(spreads, own))
-    return Exposures(values, spreads, frozenset(yes_no), known)
+    stated = np.append(spreads, own)
+    return Exposures(values, np.where(np.isnan(values).all(axis=0), np.nan, stated), stated, frozenset(yes_no), known)
 
 
 def _varying(leak: Leakage) -> NDArray[np.bool_]:
@@ -176,16 +179,16 @@ def summary_of_leakage(
                 eta=eta[k],
                 eta_label=label[k],
                 cells=tuple(cells[k]),
-                revealed=tuple(every[k, :-1]),
+                revealed=tuple(every[k, :-1]) if exposed.known else None,
                 rows=own_etas.size(k),
             )
             for k in order[:MOST_ROWS].tolist()
         ),
         attributes=tuple(
-            _attribute(own_etas, j, float(columns[j]), float(spreads[j]), values[:, j], yes_no, categories)
+            _attribute(own_etas, j, float(columns[j]), exposed, values[:, j], categories)
             for j in range(cells.shape[1])
         ),
-        label=_label(own_etas, target, own, values[:, -1]),
+        label=_label(own_etas, target, exposed, values[:, -1]),
         people=record.ExposedPeople(
             int((every > HALF).any(axis=1).sum()), HALF, measured=bool(np.isfinite([*spreads, own]).any())
         ),
@@ -337,7 +340,7 @@ def _is_number(y: NDArray[np.float64], fit: Any) -> bool:
     return not fit.loss.of_classes and (y.ndim > 1 or np.unique(y).size > 2)
 
 
-def _label(measured: MeasuredEtas, name: str, spread: float, exposures: Vector) -> record.Label:
+def _label(measured: MeasuredEtas, name: str, exposed: Exposures, exposures: Vector) -> record.Label:
     figures, worst = _spread(measured.label), int(measured.label.argmax())
     y = np.asarray(host(measurement(measured.leak).information.rows[1]), dtype=np.float64)
     return record.Label(
@@ -348,7 +351,7 @@ def _label(measured: MeasuredEtas, name: str, spread: float, exposures: Vector) 
         eta_median=figures.median,
         worst_row=measured.row(worst),
         worst_person=measured.person(worst),
-        revealed=_revealed(measured, spread, exposures),
+        revealed=_revealed(measured, float(exposed.spreads[-1]), exposures),
     )
 
 
@@ -356,12 +359,11 @@ def _attribute(
     measured: MeasuredEtas,
     j: int,
     joint: float,
-    spread: float,
+    exposed: Exposures,
     exposures: Vector,
-    yes_no: Collection[str],
     categories: Collection[str],
 ) -> record.ModelColumn:
-    cells, name = np.nan_to_num(measured.cells[:, j]), measured.leak.attributes[j]
+    cells, name, yes_no = np.nan_to_num(measured.cells[:, j]), measured.leak.attributes[j], exposed.yes_no
     figures, worst = _spread(cells), int(cells.argmax())
     return record.ModelColumn(
         name=name,
@@ -372,11 +374,11 @@ def _attribute(
         eta_median=figures.median,
         error_least=1.0 / figures.max if figures.max > 0 else None,
         error_typical=1.0 / figures.median if figures.median > 0 else None,
-        spread=spread,
+        spread=float(exposed.stated[j]),
         worst_row=measured.row(worst),
         worst_person=measured.person(worst),
         yes_no=name in yes_no,
-        revealed=_revealed(measured, spread, exposures),
+        revealed=_revealed(measured, float(exposed.spreads[j]), exposures),
     )
 
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fisherleak._support.atomic import NO_POLICY
 from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, nearest
 from fisherleak._support.notebook import Shown
 from fisherleak.errors import InvalidInputError
@@ -174,6 +175,8 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
     try:
         with place.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise InvalidInputError(NO_POLICY.format(place)) from None
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"The policy {str(place)!r} cannot be read: {said}.") from None

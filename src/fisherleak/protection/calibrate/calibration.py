@@ -33,6 +33,7 @@ from fisherleak._support.arrays import Array, host
 from fisherleak._support.checks import check_limit, check_positive
 from fisherleak._support.namespaces import Seed, Vector, VectorLike
 from fisherleak._support.numbers import number
+from fisherleak._support.progress import stage
 from fisherleak.engine.mechanisms.interface_answers import is_interface
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Gaussian, Noise
@@ -265,8 +266,8 @@ def calibrate(
         attributes, two or three candidates. ``shape`` may be a matrix or "isotropic". An attacker with a prior is taken as
         he expects to be right before he sees the model (``WhiteBox.accuracy(over="prior")``).
     person : array of shape (n,), optional
-        For ``over="any-record"``, with ``rows_per_person``: whose row each is. The limit is then on all rows of a person
-        together, at most ``rows_per_person`` of them, whatever records within the bounds they are. Who has more is refused.
+        Whose row each is: the limit is then on all rows of a person together. For ``over="any-record"`` give
+        ``rows_per_person`` too: they are at most so many, whatever records within the bounds they are. Who has more is refused.
     rows_per_person : int, optional
         How many rows a person may have. You decide it, not the table: noise grows with it about in proportion.
     random_state : int or Generator, optional
@@ -325,8 +326,10 @@ def calibrate(
     leakage, over = _of_a_leakage(leakage), read_over(over, OVER)
     gap, target = _asked_gap(gap, shape, over), check_limit(eta)
     people = measurement(leakage).people
-    if people is not None and over == "max":
+    if over == "max" and people is not None:
         over, groups = "person", people.labels  # the largest eta of an example is that of a person
+    elif over == "max" and person is not None and groups is None and rows_per_person is None:
+        over, groups, person = "person", person, None  # as of a leakage that was measured with them
     if people is not None and over == ANY_RECORD:
         person = people.labels if person is None else person
         leakage = measurement(leakage).about_rows
@@ -336,7 +339,8 @@ def calibrate(
         raise InvalidInputError("bounds and random_state are for over='any-record' only.")
     if over != ANY_RECORD and (person is not None or rows_per_person is not None):
         raise InvalidInputError(
-            "person and rows_per_person are for over='any-record': use over='person' with groups= to limit the people present."
+            "person goes with over='max' alone, and rows_per_person with over='any-record': use over='person' with groups= to "
+            "limit the people present."
         )
     own_noise = measurement(leakage).noise
     if is_interface(own_noise) and (shape is not None or over == ANY_RECORD):
@@ -354,7 +358,10 @@ def calibrate(
         return remembering(found, Calibration(over, target))
     if over == ANY_RECORD:
         whose = {"person": person, "rows_per_person": rows_per_person}
-        found = calibrate_for_any_record(leakage, target, attributes, label, bounds, shape, gap, random_state, **whose)
+        with stage("Finding the noise"):
+            found = calibrate_for_any_record(
+                leakage, target, attributes, label, bounds, shape, gap, random_state, **whose
+            )
         _check_near_minimum(leakage, found)
         return found
     if shape is not None:

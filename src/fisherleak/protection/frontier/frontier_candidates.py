@@ -277,7 +277,7 @@ def looked_at(
 ) -> tuple[list[FrontierPoint], float]:
     """A candidate with one shape, at every eta at which it keeps the limit; and the margin of the bound behind its noise."""
     task = candidate.task
-    name = f"penalty x {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
+    name = f"penalty {'x' if task.given is None else 'l2'} {candidate.penalty:g}, weights {candidate.weighting}, {shape} noise"
     try:
         request = task.request(max(FACTORS) * task.eta, 0, shape, LOOKED_AT_GAP)
         leak = measurement(candidate.fitted.measured).not_framed(task.ranges)

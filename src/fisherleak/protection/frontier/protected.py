@@ -22,7 +22,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from fisherleak._support.checks import check_flag, check_limit, check_part, check_positive
 from fisherleak._support.namespaces import Estimator, Json, Seed, TableLike, VectorLike
-from fisherleak._support.progress import track
+from fisherleak._support.progress import stage, track
 from fisherleak.engine.noise.add_noise_and_round import generator
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, read_over
 from fisherleak.errors import InvalidInputError
@@ -31,6 +31,8 @@ from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_classes
 from fisherleak.models.wrapper import Wrapper, one_target
 from fisherleak.protection.calibrate.shapes import SHAPES
+from fisherleak.protection.certificates.any_record import copies_enough
+from fisherleak.protection.certificates.declared_bounds import with_gaps_filled
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice
 from fisherleak.protection.frontier.frontier import Compared, Frontier
 from fisherleak.protection.frontier.frontier_candidates import (
@@ -342,20 +344,21 @@ def protect(
     over = read_over(over, SHAPES_OVER)
     groups = people_in_rows(groups, person, rows_per_person, over)
     asked = asked_task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
-    task = with_public_penalties(replace(asked, rows_per_person=rows_per_person))
-    train, test = split_of(task, held_out)
-    inner = bounded_as(task, task.part(train))
-    plain = polished(inner.as_given, 1.0, None)
-    scorer = Scorer(task, test, plain.measured.fits[0].loss)
     points: list[FrontierPoint] = []
     refused: list[str] = []
     plainly: list[Candidate] = []
     margins: dict[tuple[float, str], float] = {}
-    count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
-    for found in track(_looked_at(inner, scorer, refused, plainly, margins), count, "Protecting"):
-        points += found
+    with stage("Protecting"):
+        task = with_public_penalties(replace(asked, rows_per_person=rows_per_person))
+        train, test = split_of(task, held_out)
+        inner = bounded_as(task, task.part(train))
+        plain = polished(inner.as_given, 1.0, None)
+        scorer = Scorer(task, test, plain.measured.fits[0].loss)
+        count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
+        for found in track(_looked_at(inner, scorer, refused, plainly, margins), count, "Protecting"):
+            points += found
     if not points:
-        raise InvalidInputError(f"No candidate keeps the limit: {_remedy(task, refused)}.")
+        raise InvalidInputError(f"No candidate keeps the limit: {_remedy(task, inner, refused)}.")
     loss, score = scorer.of(scorer.predictor(plain.model)[:, None])
     compared = Compared(tuple(plainly), scorer, (train, test), margins)
     count = 0 if len(test) == len(task.y) else len(test)
@@ -385,16 +388,27 @@ def _looked_at(
                 yield found
 
 
-def _remedy(task: Task, refused: Sequence[str]) -> str:
+def _remedy(task: Task, inner: Task, refused: Sequence[str]) -> str:
     """What lets a candidate keep the limit, and why the first does not; a bound on any record does not follow the limit."""
     first, unbounded, _ = refused[0].partition(NO_BOUND)
     if unbounded and all(NO_BOUND in each for each in refused):
         over = "" if task.rows_per_person else ", or use over='max'"
-        return f"declare narrower bounds, use more rows{over}. The first: {first}{NO_BOUND}"
+        return (
+            f"declare narrower bounds, use more rows{over}. {_people_enough(task, inner)}The first: {first}{NO_BOUND}"
+        )
     largest = max(task.penalties)
     larger = f"try larger penalties, penalties=[{10 * largest:g}, {100 * largest:g}] say, or a larger eta"
     said = larger if task.given is None else "use a larger eta, declare narrower bounds, or use more rows"
     return f"{said}. The first: {refused[0].removesuffix('.')}"
+
+
+def _people_enough(task: Task, inner: Task) -> str:
+    """How many people like these would do, with the largest penalty and as many rows held out."""
+    if task.rows_per_person is None:
+        return ""
+    leak = with_gaps_filled(polished(inner, max(inner.penalties), None).measured, inner.bounds)
+    times, people = copies_enough(leak, inner.bounds, task.rows_per_person), len(set(np.asarray(task.groups).tolist()))
+    return "" if times is None else f"Of people like these {times * people:,} would do; there are {people:,}. "
 
 
 OPTIONS = ("over", "penalties", "weightings", "shapes", "bounds", "public", "random_state")

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Seed
+from fisherleak._support.progress import stage
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import released
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of
@@ -249,7 +250,8 @@ class PlannedRelease:
 def planned_release(fit: FitWith, request: ReleaseRequest, read: Any = None) -> PlannedRelease:
     """All that is decided of a release before its noise is drawn; arguments as in :func:`make_release`."""
     strategy = STRATEGIES[request.strategy]
-    return _cheapest(fit, request, strategy, strategy.penalty(read, request))
+    with stage("Finding the noise"):
+        return _cheapest(fit, request, strategy, strategy.penalty(read, request))
 
 
 def _cheapest(fit: FitWith, request: ReleaseRequest, strategy: Strategy, penalty: Any) -> PlannedRelease:

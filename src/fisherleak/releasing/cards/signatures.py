@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from fisherleak._support.atomic import NO_KEY
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.releasing.cards.card_fields import ALGORITHM, CARD, DIGEST, EARLIER, HASH, SIGNATURE
@@ -191,7 +192,7 @@ def _pem(path: Path) -> bytes:
     try:
         return read_at_most(path, KEY_BYTES, "a key")
     except FileNotFoundError:
-        raise DataError(f"The key '{path}' does not exist: name a PEM file.") from None
+        raise DataError(NO_KEY.format(path)) from None
     except DataError:
         raise
     except OSError as error:

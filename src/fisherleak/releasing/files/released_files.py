@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import NO_MODEL, check_file_place, refuse_missing, written_whole
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import two_digits
+from fisherleak._support.progress import stage
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, FOR_ANYONE
 from fisherleak.errors import DataError, InvalidInputError
@@ -206,7 +207,8 @@ def save_model(
     key = None if sign is None else signing_key(sign)
     declared = settings.bounds if bounds is None else tuple(bounds.items())
     cells = None if ledger is None else written_cells(raw)  # before rows are read: that can change a table in place
-    table = read_for_release(raw, replace(settings, bounds=declared))
+    with stage("Reading and fitting"):
+        table = read_for_release(raw, replace(settings, bounds=declared))
     if tell is not None:
         tell((*table.trained.design.decided, *_bounds_that_tell(table.trained.design)))
     made = make_release(
