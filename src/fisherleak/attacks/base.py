@@ -71,7 +71,7 @@ class Outcome:
     trials : int or None
         Released models that were attacked; None where the accuracy is an exact expectation (``sd`` is simulated).
     worst, q95, median : float or None
-        Of the attacked rows, how often the one that is guessed right most often is, one in twenty and the one in the middle;
+        Of the attacked rows, how often the one that is guessed correctly most often is, one in twenty and the median;
         over several releases only, and for attackers who see one.
     found : int or None
         Rows that are guessed right nine times in ten or more.
@@ -349,7 +349,7 @@ class Attacker(ABC):
     def against(
         self, released: Any = None, draws: int = 100, random_state: Any = 0, noise: Noise | None = None
     ) -> Outcome:
-        """How often the attacker is right, with an interval and the prior's baseline.
+        """How often the attacker is correct, with an interval and the prior's baseline.
 
         Parameters
         ----------

@@ -50,8 +50,8 @@ QUICK_PEOPLE = "A quick look: at most 100 people are attacked, and nothing is le
 LEARNERS = ("white-box, other columns", "no model, other columns")
 OF_PEOPLE = (
     "People are attacked with all their rows together, by the attackers who know all other data, who learn from other columns "
-    "(means over a person's rows) and by the prior: the others here (who query the model or are told its answer) guess a value "
-    "of one row, and were not run."
+    "(means over a person's rows) and by the prior: the others here (who query the model or see its answer) guess a value of "
+    "one row, and were not run."
 )
 VARYING = (
     "A person's rows differ in {names}: attackers guess these values row by row, and know all other rows of the person."
@@ -318,7 +318,7 @@ class _Attacks:
         try:
             return _OnColumn([], nothing, [], _apart([self._known(aim)], self.noise, name))
         except FisherleakError as error:
-            return _OnColumn([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
+            return _OnColumn([], nothing, [f"How well '{name}' is guessed was not measured: {error}"], None)
 
     @cached_property
     def _read(self) -> Jacobian:

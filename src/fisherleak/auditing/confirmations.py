@@ -277,7 +277,7 @@ def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     rows, scale = audit.rows.digest, audit.unit_scale
     whose = "row" if audit.design.people is None else "person"
     return (
-        f"Measured anew at the model card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
+        f"Measured again at the model card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
         f"{number(rows.mean / scale)} and the largest {number(rows.high / scale)}.",
         True,
     )
@@ -329,7 +329,7 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
         own = (columns, declared, shape_on(saved), rows_per_person_on(saved.card))
         needed, told = least_admitted(audit.trained, saved.settings, limit, *own)
     except FisherleakError as error:
-        return f"The model card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
+        return f"The model card of '{saved.path.name}' claims a limit that cannot be certified again: {error}", False
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
         return (
             f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for any record within the "

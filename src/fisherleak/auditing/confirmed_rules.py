@@ -61,7 +61,7 @@ OF_EARLIER = (
 GIVEN = (
     "That the noise's scale was given, as the model card says: the publisher may have computed it from "
     "the rows, and "
-    "then it tells about the row that decides it."
+    "then it reveals something about the row that decides it."
 )
 OFFSET = "That the offset of the noise's scale is random, in every digit: the publisher may have chosen it."
 LIMITED = (

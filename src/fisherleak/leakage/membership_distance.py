@@ -261,9 +261,7 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
         return f"not known: {str(error).removeprefix(NOT_KNOWN).removesuffix('.')}"
     if reshaped is None or (reshaped.is_light(count) and is_light(measurement(leakage).jacobian, count)):
         return ""
-    return (
-        "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
-    )
+    return "not measured here: the noise is computed again without each row, and with so many it takes long (leak.membership)"
 
 
 def _reshaped(leakage: Any, count: int) -> Reshaped | None:
@@ -301,7 +299,7 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
 def _refuse_own(noise: Any, where: str) -> NoReturn:
     raise InvalidInputError(
         f"{NOT_KNOWN}its covariance, shape='{noise.calibrated.shape}', was computed from the rows, "
-        f"and is made anew without a row {where}. Or use shape='isotropic'."
+        f"and is computed again without a row {where}. Or use shape='isotropic'."
     )
 
 

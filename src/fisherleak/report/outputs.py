@@ -117,7 +117,7 @@ def answers_page(found: Answered, document: Json) -> str:
         "answers.html.j2",
         document
         | {
-            "title": f"What {document['queries']} answers tell of {design.source}",
+            "title": f"What {document['queries']} answers reveal about {design.source}",
             "target": design.target.name,
             "bars": _bars(found.eta),
             "version": versions()["fisherleak"],

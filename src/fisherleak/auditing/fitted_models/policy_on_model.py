@@ -105,7 +105,7 @@ def apply_to_fitted(
     if has_own_shape(leak.noise):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with noise whose covariance is data-dependent: the figures of a "
-            "fitted model do not count what the covariance tells. Use noise without one, fl.Gaussian(noise.scale)."
+            "fitted model do not count what the covariance reveals. Use noise without one, fl.Gaussian(noise.scale)."
         )
     if not is_fit(model) and any(policy.section(name) for name in ABOUT_VALUES):
         own, few = checked_model(model), FEWEST_ROWS + 1

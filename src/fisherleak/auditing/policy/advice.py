@@ -246,7 +246,7 @@ def _enough(audit: Audit, limit: float) -> float | None:
 def _none_is_enough(limit: float) -> Advice:
     return Advice(
         None,
-        f"No scale of this noise keeps every eta at {limit:g}: what its data-dependent covariance tells alone is above. Use "
+        f"No scale of this noise keeps every eta at {limit:g}: its data-dependent covariance alone reveals more. Use "
         "shape='isotropic'.",
     )
 

@@ -134,7 +134,7 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             option = "categories" if column.levels else "numbers"
             raise InvalidInputError(
                 f"Without one {'row' if design.people is None else 'person'} the column '{column.name}' might {other}, which "
-                f"tells that one with certainty, and no rule of the policy '{policy.source}' counts that: leave it out with "
+                f"reveals that one with certainty, and no rule of the policy '{policy.source}' counts that: leave it out with "
                 f"`drop={[column.name]!r}`, or keep it with `{option}={[column.name]!r}`."
             )
 

@@ -227,7 +227,7 @@ class Noise(Protocol):
         """Of noise vectors along the last axis: (..., size) -> (...)."""
 
     def record(self) -> Json:
-        """JSON types that tell it apart from every other: at least ``kind``, a name in ``NOISES``, and ``scale``."""
+        """JSON types that distinguish it from every other: at least ``kind``, a name in ``NOISES``, and ``scale``."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

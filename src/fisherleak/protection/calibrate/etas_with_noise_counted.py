@@ -226,7 +226,7 @@ class CountedEtas:
     first : array of shape (k,)
         Eta by the mean alone: what :meth:`Leakage.per_example` gives with this noise.
     second : array of shape (k,)
-        Eta by the noise's scale and shape alone.
+        Eta by the noise's scale and covariance alone.
     eta : array of shape (k,)
         By both: the root of the largest eigenvalue of the sum of both terms.
     noise : Gaussian

@@ -102,7 +102,7 @@ def _identifier(name: str, dtype: Any, profile: Profile, role: Literal["id", "pe
         )
     if not is_plain(dtype):
         raise InvalidInputError(f"The {role} column '{name}' holds {dtype}, not text or numbers.")
-    note = "names the rows" if role == "id" else "tells whose rows they are; all rows of a person count as one set"
+    note = "names the rows" if role == "id" else "says whose rows they are; all rows of a person count as one set"
     return Column(name, role, False, note)
 
 
