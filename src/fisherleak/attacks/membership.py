@@ -152,7 +152,7 @@ class Membership:
             ("tells", f"whether each of {self.rows.shape[0]:,} {self._many} was in the data"),
             ("right by guessing", "50.0%"),
         ]
-        return panel("Attacker, membership", pairs, "attack.accuracy(noise) says how often it is right.")
+        return panel("Attacker, membership", pairs, "attack.accuracy(noise) says how often it is correct.")
 
     @cached_property
     def moves(self) -> Array:

@@ -43,7 +43,7 @@ class WhiteBox(Attacker):
     use_prior : bool
         The maximum a posteriori attacker: knows the noise and the prior too, and maximises
         :math:`\log p_k + \log f(w' - w_k)`, f the density of the noise; for a Gaussian that is
-        :math:`\log p_k - |w' - w_k|^2_{\Sigma^{-1}} / 2\sigma^2`. For values that follow the prior no attacker is right more
+        :math:`\log p_k - |w' - w_k|^2_{\Sigma^{-1}} / 2\sigma^2`. For values that follow the prior no attacker is correct more
         often, and it never falls below the prior alone. Without it, the nearest model wins (the paper's attack), or the most
         likely one under noise that is known and not normal; under heavy noise both fall below the prior.
 

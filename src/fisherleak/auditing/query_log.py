@@ -1,4 +1,4 @@
-r"""A log of queries held against a table: who is exposed by what an interface has answered.
+r"""A log of queries compared with a table: who is exposed by what an interface has answered.
 
 The model is the one that an audit of the table fits; queries become its features as a released model would take them. Answers
 with noise hold :math:`\sum_q g_q^2 x_q x_q^T` about the parameters (``engine.mechanisms.served``). Answers of a model that was

@@ -15,7 +15,7 @@ With :math:`w_{(-S)}` the minimiser without the rows S and :math:`W^T W` the inf
 :math:`|W (w_{(-S)} - w)|`; the squares of independent releases add up. S is one row, or all rows of a group.
 
 Where the rows decide the covariance of the noise there is no such mu. Then it is that of equal accuracy of the best test at
-even odds, with the noise made anew without the rows (``remade_covariance``): it does not add up.
+even odds, with the noise computed again without the rows (``remade_covariance``): it does not add up.
 """
 
 from __future__ import annotations

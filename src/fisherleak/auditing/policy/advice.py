@@ -332,7 +332,7 @@ class Again:
         return max(above, default=0.0)
 
     def _most_guessed(self, name: str) -> float:
-        """How often a column may be guessed right, by the strictest rule on it."""
+        """How often a column may be guessed correctly, by the strictest rule on it."""
         label = name == self.audit.design.target.name
         own = self.applied.label if label else self.applied.columns[name]
         every = {} if label else self.applied.policy.section("attacks")

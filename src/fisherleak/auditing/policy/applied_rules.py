@@ -282,7 +282,7 @@ def _applied(policy: Policy, design: Design, settings: Settings, plan: Plan) -> 
 
 
 def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
-    """What etas of values are held against at a scale of noise: half of a value, and the limits of a policy."""
+    """What etas of values are compared with at a scale of noise: half of a value, and the limits of a policy."""
     priors = prior_spreads(trained, plan.spread if applied is None else applied.spreads)
     limits = Limits() if applied is None else applied.limits(trained.design, priors.tolist())
     return yardsticks(trained, scale / trained.unit, priors, limits)

@@ -133,7 +133,7 @@ class Attack(Protocol):
     """What is asked of an attacker that noise can be calibrated against."""
 
     def certain_accuracy(self, noise: Noise) -> Array:
-        """How often each attacked row is guessed right, (m,), never less and never growing with the noise's scale.
+        """How often each attacked row is guessed correctly, (m,), never less and never growing with the noise's scale.
 
         Refuses what has no closed form.
         """

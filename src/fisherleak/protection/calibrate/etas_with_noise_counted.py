@@ -1,4 +1,4 @@
-r"""What a release reveals with its noise counted: noise that was calibrated on the data tells of them too.
+r"""What a release reveals with its noise counted: noise that was calibrated on the data reveals them too.
 
 For a release :math:`t \sim N(w^*, S)` of which the data move both the mean and the covariance, the information about
 values a and b is exactly

@@ -90,7 +90,7 @@ def checked_bounds(bounds: Any) -> dict[str, Any]:
 
 
 def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> AllowedRecords:
-    """What users may pass as ``bounds=``, held against the rows that are present."""
+    """What users may pass as ``bounds=``, compared with the rows that are present."""
     given = checked_bounds(bounds)
     names = [attribute.name for attribute in jacobian.attributes]
     unknown = [name for name in given if name not in {LABEL, NORM, *names}]

@@ -96,7 +96,7 @@ def record_release(
 ) -> int:
     """Record a release in one go with the check of a limit, in given units; ``cells`` as in :class:`Rows`.
 
-    Rows of the table that are ``unread`` are held against the limit as well. Once a release was by people, limits are on them,
+    Rows of the table that are ``unread`` are compared with the limit as well. Once a release was by people, limits are on them,
     by what ``whose`` says, or the columns of the leakage's table.
     """
     limit = None if limit is None else check_positive(limit, "limit")

@@ -22,7 +22,7 @@ __all__ = ["chosen_sheet", "read_workbook"]
 PLAIN = {"str", "number", "bool"}
 """Kinds of cells that may be one."""
 LOOKED_AT = 2000
-"""Rows of a workbook that its first row is held against."""
+"""Rows of a workbook that its first row is compared with."""
 Cells = list[list[Any]]
 
 
