@@ -296,10 +296,11 @@ def _between_two(apart: DistinguishableColumn, what: str, which: str, two: bool,
     whole = f"guesses {what} correctly" if two else f"who chooses between two values of {what} is correct"
     guess = "guesses it correctly" if two else "who chooses between two values is correct"
     correct, median = _correct(apart.worst), percent(apart.median, EVEN)
+    rest = "" if which.startswith("The target is") else f"{which}. "
     return Exposed(
         _above_chance(apart.worst),
         f"An attacker {whole} {correct} (chance 50 %).",
-        f"{which}. For the median {one} the attacker is correct {median} of the time.",
+        f"{rest}For the median {one} the attacker is correct {median} of the time.",
         f"{which}{': an' if two and ' tried is ' not in which else '. An'} attacker {guess} {correct} "
         f"(median {median}, chance 50 %).",
     )
