@@ -105,6 +105,23 @@ PHRASES = (
     "levels of categories",
     "reweighted until it",
     "Right guesses",
+    "held against",
+    "times in 100",
+    "tells it right",
+    "tells about the row that",
+    "tells without limit",
+    "tells that value",
+    "what the choice tells",
+    "what the covariance tells",
+    "tells of them",
+    "spent on whom",
+    "that somebody chose",
+    "ignores the columns",
+    "in its unit too",
+    "Who asked for it",
+    "What this page tells",
+    "made anew without the row",
+    "knows or guesses it draws",
 )
 """What people read said so before; the design page of words has what it says now."""
 EXEMPT = {

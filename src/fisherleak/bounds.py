@@ -174,7 +174,7 @@ def interval_minimax(eta: float | Array, half_width: float) -> Any:
 
 
 def two_point(distance: float | Array, width: float | Array) -> Any:
-    r"""Least worst-case squared error of any estimator that has to tell two values apart.
+    r"""Least worst-case squared error of any estimator that has to decide between two values.
 
     .. math:: \mathrm{MSE} \ge \Big(\frac{b}{2}\Big)^2 e^{-a^2 / 2}\, E \frac{1}{\cosh(a Z)}, \qquad
               a = \tfrac12 |w_1 - w_2|_{\Sigma^{-1}}, \quad Z \sim N(0, 1)
@@ -232,8 +232,8 @@ def hammersley_chapman_robbins(move: float | Array, difference: float = 1.0) -> 
     of the noise, the chi-square divergence of the two releases is :math:`e^{\mu^2} - 1`. As the values come together it is
     :func:`cramer_rao`.
 
-    Assumptions: normal noise whose scale and shape are the same under both values; the estimator is unbiased at both. It does
-    not bound biased estimators: :func:`best_test` bounds who guesses which of the two it is.
+    Assumptions: normal noise whose scale and covariance are the same under both values; the estimator is unbiased at both. It
+    does not bound biased estimators: :func:`best_test` bounds who guesses which of the two it is.
 
     Parameters
     ----------
@@ -245,7 +245,8 @@ def hammersley_chapman_robbins(move: float | Array, difference: float = 1.0) -> 
     Returns
     -------
     float or array
-        A variance; infinite where nothing moves, and zero where the move is so large that float64 cannot tell it from that.
+        A variance; infinite where nothing moves, and zero where the move is so large that float64 cannot distinguish it from
+        that.
 
     Examples
     --------
@@ -264,7 +265,7 @@ def hammersley_chapman_robbins(move: float | Array, difference: float = 1.0) -> 
 
 
 def best_test(move: float | Array, prior: float = 0.5) -> Any:
-    r"""How often anyone can be right about which of two values a record has, from a release with normal noise.
+    r"""How often anyone can be correct about which of two values a record has, from a release with normal noise.
 
     .. math:: p\, \Phi(\mu / 2 + \ell / \mu) + (1 - p)\, \Phi(\mu / 2 - \ell / \mu), \qquad \ell = \log p - \log(1 - p)
 
@@ -415,7 +416,7 @@ def misses(mu: float | Array, alpha: float) -> Any:
 
 
 def reconstruction(distance: float | Array, chance: float) -> Any:
-    r"""How often anyone is right about an unknown value after the release: at most :math:`\Phi(\Phi^{-1}(\kappa) + \rho)`.
+    r"""How often anyone is correct about an unknown value after the release: at most :math:`\Phi(\Phi^{-1}(\kappa) + \rho)`.
 
     With kappa the ``chance`` of the best fixed guess before the release (of the value, or within a tolerance of it). rho is the
     ``distance``, over all values v that are possible: the largest :math:`|w(v) - c|_{\Sigma^{-1}}` of the model refitted with v

@@ -51,7 +51,7 @@ class LooseFitWarning(UserWarning):
 
 
 class SeededReleaseWarning(UserWarning):
-    """A release was drawn with a seed: whoever knows or guesses it draws the same noise and takes it off again."""
+    """A release was drawn with a seed: someone who knows or guesses it can draw the same noise and subtract it."""
 
 
 class UncountedChoiceWarning(UserWarning):
@@ -59,4 +59,4 @@ class UncountedChoiceWarning(UserWarning):
 
 
 class UncountedScaleWarning(UserWarning):
-    """A release has a scale that was computed from the rows that are present, which tells about the row that decides it."""
+    """A release has a noise scale that was computed from the rows present: it reveals a little about one of them."""

@@ -204,17 +204,17 @@ def test_draws_and_seeds_do_not_decide_utility(gate: Gate) -> None:
         (
             "isotropic",
             "[membership]\nmax_right = 0.9",
-            "the noise's scale, which the model card tells, was computed from the rows",
+            "the noise's scale, which the model card states, was computed from the rows",
         ),
         (
             "isotropic",
             "[label]\nmin_error = 1e-3",
-            "the noise's scale, which the model card tells, was computed from the rows",
+            "the noise's scale, which the model card states, was computed from the rows",
         ),
         (
             "hessian",
             "[columns.a]\nmax_eta = 1e3",
-            "the noise's scale, which the model card tells, was computed from the rows",
+            "the noise's scale, which the model card states, was computed from the rows",
         ),
         ("isotropic", "[rows]\nmax_eta = 1e3", ""),
         ("hessian", "[rows]\nmax_eta = 1e3", ""),

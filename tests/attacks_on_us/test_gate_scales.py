@@ -79,7 +79,7 @@ def test_no_rule_passes_a_card_with_ranges_from_rows_and_the_remedy_works(gate: 
     kind = ["--eta", "1", "--l2", "3", "--shape", "isotropic"]
     status, err, _ = gate(plain(100), policy, *kind)
     assert (status, err.count("\n")) == (2, 1)
-    assert "the model card tells ranges of 'a', 'b' and 'y' that were taken from the rows" in err
+    assert "the model card states ranges of 'a', 'b' and 'y' that were taken from the rows" in err
     assert "Release with --bounds a=LOW:HIGH, and so for each of them" in err
     status, err, rules = gate(plain(100), policy, *kind, *BOUNDS)
     assert (status, err) == (0, ""), err

@@ -224,7 +224,7 @@ def test_warfarin(eta: float, fixed: float, right: float, data_folder: Path) -> 
     there = fl.minimise(X[others], loaded.y[others], l2=0.01 * len(loaded.y) / others.sum())
     anew: Any = fl.calibrate(fl.measure(there, X[others], loaded.y[others]), eta, shape="least-loss")
     assert best_test((fit.theta, covariance(noise)), (there.theta, covariance(anew))) == pytest.approx(said, abs=CLOSE)
-    with pytest.raises(fl.InvalidInputError, match=r"made anew without each of 3855 rows.*ask about some"):
+    with pytest.raises(fl.InvalidInputError, match=r"computed again without each of 3855 rows.*ask about some"):
         leak.with_noise(noise).membership()
     assert "membership    not known: its covariance, shape='least-loss'" in leak.with_noise(noise).summary()
     assert "membership" not in leak.with_noise(noise).to_frame()
@@ -361,5 +361,5 @@ def test_the_digest_says_that_a_scale_by_the_rows_is_held_fixed() -> None:
     assert "scale held fixed, though these rows decided it" in leak.with_noise(fl.calibrate(leak, 0.5)).summary()
     assert "held fixed, though these rows decided it" not in leak.with_noise(fl.Gaussian(0.5)).summary()
     hessian = leak.with_noise(NOISES["hessian, any-record"](leak))
-    assert "covariance is made anew without the row" in hessian.summary()
+    assert "covariance is computed again without the row" in hessian.summary()
     assert "membership" in hessian.to_frame()

@@ -40,9 +40,7 @@ def test_scores_are_the_one_unknown_label() -> None:
     scores = copied_with_noise(model, NOISE)[0].scores_
     assert min(abs(label - Y[VICTIM]) for label in labels_from(scores)) < 1e-8
     for public in ("nothing", "levels", "preprocessing"):
-        with pytest.raises(
-            fl.UnsupportedModelError, match="SelectKBest cannot be released: its scores tell about single"
-        ):
+        with pytest.raises(fl.UnsupportedModelError, match="SelectKBest cannot be released: its scores reveal single"):
             fl.release(model, NOISE, public=public)
         with pytest.raises(fl.UnsupportedModelError, match="SelectKBest cannot be released"):
             fl.PrivateRelease(model, public=public).fit(X, Y)

@@ -134,7 +134,7 @@ def test_a_number_that_is_predicted_is_guessed_among_typical_ones() -> None:
     table["dose"] = np.exp(rng.normal(1, 0.3, 80))
     fitted = train(from_frame(table), Settings("dose", model="gamma", held_out=0.0))
     found = attack_all(table_under_attack(fitted), ["dose"], 1e-7, quick=True)
-    assert "A guess of 'dose' is right if it names the nearest of 5 typical values." in found.notes
+    assert "A guess of 'dose' is correct if it names the nearest of 5 typical values." in found.notes
     outcome = of(found, "white-box with prior")
     assert outcome.accuracy > 0.95 > 0.3 > outcome.baseline
     assert found.distinguishable == ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fisherleak.cli._app import COMMANDS, parser
-from fisherleak.cli._help import ALL, GROUPS, NEEDED
+from fisherleak.cli._help import ALL, GROUPS, IN_A_LINE, NEEDED
 
 Command = Callable[..., Any]
 NAMES = [command.__name__ for command in COMMANDS]
@@ -40,6 +40,15 @@ def test_every_option_has_a_group_and_is_shown_where_all_are_asked_for(fisherlea
     lines = short.out.rstrip("\n").split("\n")
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
+
+
+def test_every_command_is_listed_whole(fisherleak: Command) -> None:
+    done = fisherleak("--help")
+    lines = done.out.rstrip("\n").split("\n")
+    assert set(IN_A_LINE) == set(NAMES)
+    assert all(
+        any(line.startswith(f"  {name} ") and line.endswith(IN_A_LINE[name]) for line in lines) for name in NAMES
+    )
 
 
 def test_options_of_groups_are_those_of_commands() -> None:

@@ -15,6 +15,7 @@ import fisherleak as fl
 from cases import make
 from fisherleak._support.arrays import host
 from fisherleak._support.grids import public_units
+from fisherleak._support.numbers import percent, percent_at_most
 from often import often
 from refits import minimise_scaled
 
@@ -86,7 +87,7 @@ def test_end_to_end_the_row_leaves_the_scaler_too(last: Any, loss: str, n: int, 
     np.testing.assert_allclose(found[::3], expected, rtol=2e-8)
     shaped = leak.with_noise(fl.Gaussian(0.3, folding.frame.T @ folding.frame + np.eye(4)))
     assert np.isfinite(shaped.membership(1e-8)).all()
-    assert "membership    the best attacker" in leak.summary()
+    assert "membership    an attacker is correct" in leak.summary()
 
 
 def test_scales_that_are_order_statistics_are_refused_by_name() -> None:
@@ -141,8 +142,9 @@ def test_frames_and_digests_have_it() -> None:
     mu = leak.membership()
     np.testing.assert_array_equal(leak.to_frame()["membership"], mu)
     normal = pytest.importorskip("scipy.stats").norm
-    worst, middle = (100 * normal.cdf(value / 2) for value in (mu.max(), np.median(mu)))
-    expected = f"right {worst:.1f} times in 100 at worst (row {int(mu.argmax())}), {middle:.1f} for the median row"
+    worst, middle = (normal.cdf(value / 2) for value in (mu.max(), np.median(mu)))
+    worst, middle = percent_at_most(worst, 0.5), percent(middle, 0.5)
+    expected = f"correct at most {worst} of the time (row {int(mu.argmax())}), {middle} for the median row; chance 50 %"
     assert expected in leak.summary()
 
 
@@ -151,7 +153,7 @@ def test_a_row_that_is_certain_to_be_told_does_not_break_the_digest() -> None:
     X, y = rng.normal(size=(50, 2)), (np.arange(50) == 3) * 1.0
     leak = fl.measure(fl.minimise(X, y, "logistic", 1e-2, intercept=True), X, y)
     assert np.isinf(leak.membership(1e-8)[3])
-    assert "right 100.0 times in 100 at worst (row 3)" in leak.summary()
+    assert "correct at most 100 % of the time (row 3)" in leak.summary()
 
 
 @pytest.mark.parametrize("loss", list(fl.LOSSES))

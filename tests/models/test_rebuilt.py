@@ -165,7 +165,7 @@ LEARNED: list[tuple[Any, list[str], str]] = [
 ]
 NEVER: list[tuple[Any, list[str], str]] = [
     (KNNImputer(), NUMBERS, "KNNImputer cannot be released: it holds the rows.*SimpleImputer"),
-    (SelectKBest(k=2), NUMBERS, "SelectKBest cannot be released: its scores tell about single labels"),
+    (SelectKBest(k=2), NUMBERS, "SelectKBest cannot be released: its scores reveal single labels"),
     (SelectPercentile(), NUMBERS, "SelectPercentile cannot be released"),
     (
         FunctionTransformer(lambda X: X - TABLE[NUMBERS].mean()),

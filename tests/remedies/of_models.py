@@ -297,7 +297,7 @@ RELEASED: list[Remedy] = [
         {"Declare bounds that are known without the table": {"beyond": 1.0}},
     ),
     Remedy(
-        "or scale of a scaler, which tells that value at any noise. Leave '{name}' out of scalers",
+        "or scale of a scaler, which reveals that value at any noise. Leave '{name}' out of scalers",
         gated,
         {"steps": (MinMaxScaler(),)},
         {

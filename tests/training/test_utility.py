@@ -141,7 +141,7 @@ def test_rules_on_utility_keep_the_measure_of_the_kind(tmp_path: Path) -> None:
     ]
     for result in results:
         (rule,) = (rule for rule in result.rules if rule.name == "utility.min")
-        assert rule.words.startswith("accuracy (part of the rows classified right) with the noise is 0.8")
+        assert rule.words.startswith("accuracy (part of the rows classified correctly) with the noise is 0.8")
         assert rule.passed
     assert [result.tradeoff.metric.name for result in results] == ["auc", "log_loss"]
 

@@ -2,7 +2,7 @@
 
 All attackers on an attribute take ``(model, X, y, attribute)`` and answer to ``infer``, ``accuracy`` and ``against``, so that
 one can stand in for another. Adding one is adding a file with a subclass of ``Attacker``. ``Membership`` attacks no attribute:
-it tells whether a row was in the data at all.
+it guesses whether a row was in the data at all.
 """
 
 from typing import Any

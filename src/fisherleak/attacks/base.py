@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 LEVEL = 0.975
 OFTEN = 0.9
-"""Rows that are guessed right at least this often count as found."""
+"""Rows that are guessed correctly at least this often count as found."""
 CORRELATED = 0.1
 """Between the guesses of a release at least: what simulated attacks have at most, but for a few."""
 FEW_RELEASES = 5
-"""Releases up to which all rows may have been guessed right or wrong together, for all that they say."""
+"""Releases up to which all rows may have been guessed correctly or wrong together, for all that they say."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Outcome:
     ----------
     attacker, attribute : str
     accuracy : float
-        Part of the rows guessed right: observed, or expected over the noise.
+        Part of the rows guessed correctly: observed, or expected over the noise.
     low, high : float
         95 % interval for the accuracy over all training rows, of which the attacked ones are a sample, the model
         held fixed. Where several releases or a noise were attacked, it is the mean over draws of the noise that the interval
@@ -71,10 +71,10 @@ class Outcome:
     trials : int or None
         Released models that were attacked; None where the accuracy is an exact expectation (``sd`` is simulated).
     worst, q95, median : float or None
-        Of the attacked rows, how often the one that is guessed right most often is, one in twenty and the one in the middle;
+        Of the attacked rows, how often the one that is guessed correctly most often is, one in twenty and the median;
         over several releases only, and for attackers who see one.
     found : int or None
-        Rows that are guessed right nine times in ten or more.
+        Rows that are guessed correctly nine times in ten or more.
     """
 
     attacker: str
@@ -121,7 +121,7 @@ def outcome_of(
 
 
 def _people(by_row: Array) -> tuple[float, float, float, int]:
-    """The row that is guessed right most often, one in twenty, the one in the middle, and rows that are found out."""
+    """The row that is guessed correctly most often, one in twenty, the one in the middle, and rows that are found out."""
     xp = namespace(by_row)
     right, last = xp.sort(by_row), int(by_row.shape[0]) - 1  # where the rows are: single numbers leave
     found = int(xp.sum(xp.astype(by_row >= OFTEN, xp.int64)))
@@ -186,8 +186,8 @@ class Attacker(ABC):
         known and its label is guessed. Of K numbers, ``("label", k)`` is the k-th.
     values : sequence, optional
         Candidates. By default all values that the column has; needed for a numeric column with many values, whose rows then
-        count as guessed right where the guess is the nearest candidate. For a label of many numbers by default the medians of
-        ten bins of equal counts.
+        count as guessed correctly where the guess is the nearest candidate. For a label of many numbers by default the
+        medians of ten bins of equal counts.
     sample_weight : array of shape (n,), optional
         The weights the model was fitted with.
     prior : mapping or sequence, optional
@@ -264,7 +264,7 @@ class Attacker(ABC):
             ("of", f"{target.m:,} rows"),
             ("right without the release", f"{target.baseline:.1%}"),
         ]
-        return panel(f"Attacker, {self.name}", pairs, "attack.against(noise) says how often it is right.")
+        return panel(f"Attacker, {self.name}", pairs, "attack.against(noise) says how often it is correct.")
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -349,7 +349,7 @@ class Attacker(ABC):
     def against(
         self, released: Any = None, draws: int = 100, random_state: Any = 0, noise: Noise | None = None
     ) -> Outcome:
-        """How often the attacker is right, with an interval and the prior's baseline.
+        """How often the attacker is correct, with an interval and the prior's baseline.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ class Attacker(ABC):
         )
 
     def _tallied(self, theta: Vector, noise: Noise | None) -> tuple[Array, Vector]:
-        """Part of the releases (T, p) at which each row is guessed right, (m,), and part of the rows at each release, (T,)."""
+        """Part of the releases (T, p) that guess each row correctly, (m,), and part of the rows at each release, (T,)."""
         most = max(1, GUESSES_AT_ONCE // self.target.m)
         total, by_trial = None, []
         for start in range(0, theta.shape[0], most):
@@ -399,7 +399,7 @@ class Attacker(ABC):
         return total / theta.shape[0], np.concatenate(by_trial)
 
     def _simulated(self, noise: Noise, draws: int, random_state: Any) -> Array:
-        """Where simulated releases are guessed right, (draws, m)."""
+        """Where simulated releases are guessed correctly, (draws, m)."""
         return self._right(self.guess(self._drawn(noise, draws, random_state), noise))
 
     def _right(self, codes: Array) -> Array:

@@ -192,7 +192,7 @@ def ratio_of_one_row(
 
 @dataclass(frozen=True)
 class TiltedLikelihood:
-    """Releases of one fit by objective perturbation, held against neighbours in which one row differs.
+    """Releases of one fit by objective perturbation, compared with neighbours in which one row differs.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def likelihood_of(
 
 @dataclass(frozen=True)
 class ShapedLikelihood:
-    """Releases of one fit by one mechanism, held against neighbours in which one row differs.
+    """Releases of one fit by one mechanism, compared with neighbours in which one row differs.
 
     Parameters
     ----------
@@ -394,7 +394,7 @@ class ShapedLikelihood:
 
 @dataclass(frozen=True)
 class NormalLikelihood:
-    """Releases with Gaussian noise whose covariance the rows decide, held against those without a row or a set of rows.
+    """Releases with Gaussian noise whose covariance the rows decide, compared with those without a row or a set of rows.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class MembershipOutcome:
 
 
 class Membership:
-    r"""Tells whether each row was in the data, knowing all the others and the row itself.
+    r"""Guesses whether each row was in the data, knowing all the others and the row itself.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Membership:
 
     Notes
     -----
-    **What holds, and when.** No attacker does better, whatever he computes, as long as the noise's scale and shape do not
+    **What holds, and when.** No attacker does better, whatever he computes, as long as the noise's scale and covariance do not
     depend on the row. Preprocessing, weights and n l2 are held fixed: without the row the sum of losses has one term less,
     and of a fit with ``per_row`` the penalty is (n - 1) l2.
     A release whose scalers are folded in is refused.
@@ -152,7 +152,7 @@ class Membership:
             ("tells", f"whether each of {self.rows.shape[0]:,} {self._many} was in the data"),
             ("right by guessing", "50.0%"),
         ]
-        return panel("Attacker, membership", pairs, "attack.accuracy(noise) says how often it is right.")
+        return panel("Attacker, membership", pairs, "attack.accuracy(noise) says how often it is correct.")
 
     @cached_property
     def moves(self) -> Array:
@@ -224,7 +224,7 @@ class Membership:
         return normal_cdf(self.mu(noise) / math.sqrt(2.0))
 
     def accuracy(self, noise: Noise) -> Array:
-        r"""How often the best test is right where both are as likely, (m,): :math:`\Phi(\mu / 2)`.
+        r"""How often the best test is correct where both are as likely, (m,): :math:`\Phi(\mu / 2)`.
 
         Examples
         --------
@@ -296,13 +296,13 @@ class Membership:
     def simulate(
         self, noise: Noise, releases: int = 1000, random_state: Any = 0, at: float = 0.01
     ) -> MembershipOutcome:
-        """Draw releases with each row and without it, and tell them apart.
+        """Draw releases with each row and without it, and distinguish them.
 
         Parameters
         ----------
         noise : Noise
             Any; each release is scored by the noise's own density. :class:`fisherleak.Posterior` and
-            :class:`fisherleak.ObjectivePerturbation` too, mean and shape without the row.
+            :class:`fisherleak.ObjectivePerturbation` too, mean and covariance without the row.
         releases : int
             With each row, and without it.
         random_state : int or Generator
@@ -338,8 +338,8 @@ class Membership:
             found = NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
             if np.any(~found.known & np.isfinite(host(self.moves)).all(axis=1)):
                 raise InvalidInputError(
-                    "Without one of these rows no noise is found, so that nothing is released and the release tells for "
-                    "certain: accuracy(noise) says which, attack the others with rows=."
+                    "Without one of these rows no noise is found, so nothing is released, and that reveals membership "
+                    "with certainty: accuracy(noise) says which, attack the others with rows=."
                 )
             return found
         if self._sets is not None:

@@ -44,7 +44,7 @@ class Ideal(Attacker):
     """Learns the attribute from the other columns and the label, and guesses each row by a model that never saw it.
 
     What can be inferred about anyone in the population without the released model; a label is learned from all columns.
-    Gradient-boosted trees and logistic regression, five folds over all rows; the one that is right more often there is taken.
+    Gradient-boosted trees and logistic regression, five folds over all rows; the one that is correct more often there is taken.
     Of more than 5,000 rows, those that are not attacked are learned from once, at most 12,000 of them, with a fifth set aside
     to choose the learner by, as long as the attacked ones are at most a fifth of all. Of more than 200 columns, trees see the
     200 whose means differ most between values in the rows that they learn from. Parameters as for every attacker.

@@ -61,7 +61,7 @@ class Served(WhiteBox):
     >>> from sklearn.linear_model import LinearRegression
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     >>> attack = fl.attacks.Served(LinearRegression().fit(X, y), X, y, "sex", rows=range(50))
-    >>> attack.against(fl.Gaussian(10.0)).accuracy  # an exact score tells the value, whatever the noise
+    >>> attack.against(fl.Gaussian(10.0)).accuracy  # an exact score shows the value, whatever the noise
     1.0
     """
 

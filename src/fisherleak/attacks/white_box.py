@@ -43,7 +43,7 @@ class WhiteBox(Attacker):
     use_prior : bool
         The maximum a posteriori attacker: knows the noise and the prior too, and maximises
         :math:`\log p_k + \log f(w' - w_k)`, f the density of the noise; for a Gaussian that is
-        :math:`\log p_k - |w' - w_k|^2_{\Sigma^{-1}} / 2\sigma^2`. For values that follow the prior no attacker is right more
+        :math:`\log p_k - |w' - w_k|^2_{\Sigma^{-1}} / 2\sigma^2`. For values that follow the prior no attacker is correct more
         often, and it never falls below the prior alone. Without it, the nearest model wins (the paper's attack), or the most
         likely one under noise that is known and not normal; under heavy noise both fall below the prior.
 
@@ -53,13 +53,13 @@ class WhiteBox(Attacker):
     acts on the parameters behind it. A release whose scalers are folded in is refused: attack one with
     ``public="preprocessing"``. No model is fitted again: moves of the parameters are exact for the squared loss and come with
     an error bound otherwise (``moves``), a relative one of 1e-4 or less for many rows and the logistic or softmax loss; rows
-    where the steps do not settle are fitted anew. Ties go to the more probable
+    where the steps do not settle are fitted again. Ties go to the more probable
     candidate. The attacker compares with exact minimisers: what a loose solver leaves short of its minimum stands against him
     like noise.
 
     ``accuracy`` is exact for two and three candidates and normal noise, and simulated for more and for noise that is not.
     :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` are drawn and attacked by their own
-    likelihood, which is exact: a candidate moves the mean and the shape.
+    likelihood, which is exact: a candidate moves the mean and the covariance.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class WhiteBox(Attacker):
         return super().accuracy(noise, draws, random_state)
 
     def certain_accuracy(self, noise: Noise) -> Array:
-        """How often each row is guessed right, (m,), as :func:`fisherleak.calibrate` takes it: it never grows with the scale.
+        """How often each row is guessed correctly, (m,), for :func:`fisherleak.calibrate`: it never grows with the scale.
 
         The accuracy over the rows' own values, or what is left of it under any noise where that is more; over the prior for an
         attacker who has one. Rows that the model does not depend on count as a guess among all candidates. In closed form only.
@@ -187,7 +187,7 @@ class WhiteBox(Attacker):
     def against(
         self, released: Any = None, draws: int = DRAWS, random_state: Seed = 0, noise: Noise | None = None
     ) -> Outcome:
-        """How often the attacker is right: see :meth:`Attacker.against`."""
+        """How often the attacker is correct: see :meth:`Attacker.against`."""
         return super().against(released, draws, random_state, noise)
 
     def _against_noise(self, noise: Noise, draws: int, random_state: Seed) -> Outcome:

@@ -50,8 +50,8 @@ QUICK_PEOPLE = "A quick look: at most 100 people are attacked, and nothing is le
 LEARNERS = ("white-box, other columns", "no model, other columns")
 OF_PEOPLE = (
     "People are attacked with all their rows together, by the attackers who know all other data, who learn from other columns "
-    "(means over a person's rows) and by the prior: the others here (who query the model or are told its answer) guess a value "
-    "of one row, and were not run."
+    "(means over a person's rows) and by the prior: the others here (who query the model or see its answer) guess a value of "
+    "one row, and were not run."
 )
 VARYING = (
     "A person's rows differ in {names}: attackers guess these values row by row, and know all other rows of the person."
@@ -64,7 +64,7 @@ ATTACKERS = {
     "suggests), and sees the released coefficients",
     "white-box": "knows all other data, and sees the released coefficients, but ignores how common values are",
     "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
-    "gives for the record itself (its class, or its exact score)",
+    "gives for the record itself (its class, or its exact score, which can give the value away even if the release hides it)",
     "black-box": "knows the rest of the row, and queries the released model",
     "no model, other columns": "learns from other rows what the rest of a row says about the value: what the population gives "
     "away without any model",
@@ -210,13 +210,13 @@ def _both(people: Attacked, rows: Attacked, agreeing: Attacked, differ: Sequence
 
 
 def _larger(rows: Sequence[Json], people: Sequence[Json]) -> list[Json]:
-    """Of two points of one column the one at which the attacker is right more often."""
+    """Of two points of one column the one at which the attacker is correct more often."""
     best = sorted((*rows, *people), key=lambda point: point["accuracy"])
     return [*{point["attribute"]: point for point in best}.values()]
 
 
 def _stronger(rows: Sequence[Apart], people: Sequence[Apart]) -> list[Apart]:
-    """Of two tests of one column the one that is right more often."""
+    """Of two tests of one column the one that is correct more often."""
     best = sorted((*rows, *people), key=lambda apart: apart.worst)
     return [*{apart.attribute: apart for apart in best}.values()]
 
@@ -318,7 +318,7 @@ class _Attacks:
         try:
             return _OnColumn([], nothing, [], _apart([self._known(aim)], self.noise, name))
         except FisherleakError as error:
-            return _OnColumn([], nothing, [f"How well '{name}' is told was not measured: {error}"], None)
+            return _OnColumn([], nothing, [f"How well '{name}' is guessed was not measured: {error}"], None)
 
     @cached_property
     def _read(self) -> Jacobian:
@@ -415,7 +415,7 @@ def _nearest_of(name: str, typical: list[float] | None) -> str:
     return (
         ""
         if typical is None
-        else f"A guess of '{name}' is right if it names the nearest of {len(typical)} typical values."
+        else f"A guess of '{name}' is correct if it names the nearest of {len(typical)} typical values."
     )
 
 

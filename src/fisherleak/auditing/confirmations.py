@@ -1,6 +1,6 @@
 """What an audit of a released model confirms of its model card, and what no audit can.
 
-A card claims a noise and a limit, and describes the model. The description is held against one of a new fit, the noise against
+A card claims a noise and a limit, and describes the model. The description is compared with one of a new fit, the noise against
 the distance from that fit, the limit against a new measurement, end to end, at that noise. Since the noise was the least that
 keeps the limit, rounded up to a power of 2^(1/4), the largest eta lies between the limit and a sixth below it.
 """
@@ -117,7 +117,7 @@ def _unchanged(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
 
 
 def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
-    """The fields and sentences that describe the model, held against those of a new card."""
+    """The fields and sentences that describe the model, compared with those of a new card."""
     card, claims, shaped = saved.card, saved.card["eta"], saved.card["shape"]
     columns = None if claims["limit_columns"] is None else tuple(claims["limit_columns"])
     limit = None if claims["limit"] is None else float(claims["limit"])
@@ -277,7 +277,7 @@ def _figures(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     rows, scale = audit.rows.digest, audit.unit_scale
     whose = "row" if audit.design.people is None else "person"
     return (
-        f"Measured anew at the model card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
+        f"Measured again at the model card's noise, {HOW[audit.trained.public]}, the mean eta of a {whose} is "
         f"{number(rows.mean / scale)} and the largest {number(rows.high / scale)}.",
         True,
     )
@@ -329,7 +329,7 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
         own = (columns, declared, shape_on(saved), rows_per_person_on(saved.card))
         needed, told = least_admitted(audit.trained, saved.settings, limit, *own)
     except FisherleakError as error:
-        return f"The model card of '{saved.path.name}' claims a limit that cannot be certified anew: {error}", False
+        return f"The model card of '{saved.path.name}' claims a limit that cannot be certified again: {error}", False
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
         return (
             f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for any record within the "

@@ -61,7 +61,7 @@ OF_EARLIER = (
 GIVEN = (
     "That the noise's scale was given, as the model card says: the publisher may have computed it from "
     "the rows, and "
-    "then it tells about the row that decides it."
+    "then it reveals something about the row that decides it."
 )
 OFFSET = "That the offset of the noise's scale is random, in every digit: the publisher may have chosen it."
 LIMITED = (
@@ -80,7 +80,7 @@ KINDS_GIVEN = (
 NAMED_BEFORE = (
     "Columns and categories that settings name without changing anything: version 0.1.0 wrote all that were given."
 )
-MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger holds it against that."
+MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger compares it."
 SIGNER = (
     "Whose key signed the model card: key and signature can be chosen, in every digit. `fisherleak verify` with the "
     "publisher's key "
@@ -114,7 +114,7 @@ SKOPS_WROTE = (
 
 
 def left_open(saved: SavedModel, audit: Audit) -> list[str]:
-    """What else is on this model card that is not held against anything."""
+    """What else is on this model card that is not compared with anything."""
     told = calibration_of(audit.noise.noise)
     found = [EACH_PARAMETER]
     found += [GIVEN] if told is None else [OFFSET] if getattr(told, "counted", False) else []

@@ -1,4 +1,4 @@
-r"""A log of queries held against a table: who is exposed by what an interface has answered.
+r"""A log of queries compared with a table: who is exposed by what an interface has answered.
 
 The model is the one that an audit of the table fits; queries become its features as a released model would take them. Answers
 with noise hold :math:`\sum_q g_q^2 x_q x_q^T` about the parameters (``engine.mechanisms.served``). Answers of a model that was
@@ -163,7 +163,7 @@ def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise
     if (noise is None) != (of == "label"):
         raise InvalidInputError(
             "A label is drawn from the model's own probability, without `noise`; a score or a probability needs `noise`: an "
-            "answer without any tells without limit."
+            "answer without noise reveals without limit."
         )
     if of != "score" and not (trained.design.target.classes or (of == "label" and has_law(trained.fit.loss))):
         raise InvalidInputError(
@@ -210,7 +210,7 @@ def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
     rank = int(np.sum(sizes > ROUNDING * max(X.shape) * sizes[0]))
     if rank < p and not noise.normal:
         raise InvalidInputError(
-            f"The queries look along {rank} of {p} directions, and what that tells has no closed form for noise that is not "
+            f"The queries look along {rank} of {p} directions, and what that reveals has no closed form for noise that is not "
             "normal: audit the release itself, which bounds it."
         )
     told = V[:rank] @ inverse / noise.scale

@@ -64,7 +64,7 @@ class Plan:
         What an outsider starts from about a number, in its unit; the column's own standard deviation by default. With a
         policy, what that states.
     policy : Policy, optional
-        Rules that the audit is held against, from :func:`fisherleak.auditing.policy.policy.read_policy`.
+        Rules that the audit is compared with, from :func:`fisherleak.auditing.policy.policy.read_policy`.
     metric : str, optional
         The measure of utility that leads: "auc", "log-loss", "accuracy", "r2" or "deviance", where the kind of model has it. By
         default the kind's own; of uneven classes the AUC. Rules of a policy keep the kind's own.

@@ -290,7 +290,7 @@ class PriceAtLimit(Record, kw_only=True):
     high: float | None
     kept: float | None
     eta_present: float | None
-    """The largest of a row that is present; None where what the covariance tells by itself is not counted."""
+    """The largest of a row that is present; None where what the covariance reveals by itself is not counted."""
     membership: float | None
     """How often an attacker is correct about a row that is present, at most: by the parameters and the covariance."""
     membership_median: float | None

@@ -392,7 +392,7 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
         for feature in design.features:
             if feature.name in asked and feature.of is not None:
                 raise InvalidInputError(
-                    f"`attributes` names '{feature.name}', which tells who lacks '{feature.of}' and is read off it: name "
+                    f"`attributes` names '{feature.name}', which shows who lacks '{feature.of}' and is read off it: name "
                     f"'{feature.of}'."
                 )
         return tuple(dict.fromkeys(asked)), True

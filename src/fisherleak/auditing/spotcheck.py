@@ -1,4 +1,4 @@
-r"""Eta held against the definition: move a row a little, fit again, and see how far the model moves.
+r"""Eta compared with the definition: move a row a little, fit again, and see how far the model moves.
 
 For row i the direction v that moves the model most is the first right singular vector of its Jacobian; then
 :math:`\|\theta(x_i + hv) - \theta(x_i - hv)\| / (2h)` is the norm of the Jacobian, which is what eta is made of.

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from fisherleak import __version__
 from fisherleak._support.atomic import NO_KEY, NO_LEDGER, NO_MODEL, NO_POLICY, NO_TABLE, refuse_missing
 from fisherleak.cli._common import emit, interruptible
-from fisherleak.cli._help import ALL, EVERY, first_words, write_options
+from fisherleak.cli._help import ALL, EVERY, IN_A_LINE, first_words, write_options
 from fisherleak.cli._options import Debug
 from fisherleak.cli.commands.answers import answers
 from fisherleak.cli.commands.attack import attack
@@ -111,7 +111,7 @@ def _options(
 
 
 for _command in COMMANDS:
-    app.command(_command.__name__, cls=OnceCommand)(interruptible(_command))
+    app.command(_command.__name__, cls=OnceCommand, short_help=IN_A_LINE[_command.__name__])(interruptible(_command))
 
 
 @cache

@@ -175,7 +175,7 @@ def _show_shares(summary: record.Summary, one: str) -> None:
 def _show_rest(columns: Sequence[object]) -> None:
     """How many columns were not listed: the least exposed of many."""
     if len(columns) > MOST_COLUMNS:
-        emit(f"  and {number(len(columns) - MOST_COLUMNS)} more, less exposed ones (--json and --out tell all)")
+        emit(f"  and {number(len(columns) - MOST_COLUMNS)} more, less exposed ones (--json and --out have all)")
 
 
 def show_gate(gate: record.CheckedGate, people: bool = False) -> None:

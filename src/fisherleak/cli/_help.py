@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ALL", "EVERY", "GROUPS", "NEEDED", "first_words", "write_options"]
+__all__ = ["ALL", "EVERY", "GROUPS", "IN_A_LINE", "NEEDED", "first_words", "write_options"]
 
 ALL = "--help-all"
 EVERY = "fisherleak.help-all"
@@ -34,6 +34,17 @@ NEEDED = {
 }
 """Those that ``--help`` shows."""
 OTHER = "Other"
+IN_A_LINE = {
+    "audit": "Measure what a model reveals, and what noise costs.",
+    "release": "Train a model, add noise, save it with its model card.",
+    "predict": "Predict the rows of a table with a released model.",
+    "verify": "Check a released model against its model card.",
+    "answers": "Measure what the answers to a log of queries reveal.",
+    "ledger": "Print the eta of every row over all recorded releases.",
+    "attack": "Print how often each attacker is correct.",
+    "reproduce": "Compute the paper's results beside the published ones.",
+}
+"""Each command, as the list of commands shows it: whole at 80 columns."""
 
 
 def first_words(said: str) -> str:

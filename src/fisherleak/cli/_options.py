@@ -76,8 +76,8 @@ Shape = Annotated[
         "--shape",
         metavar="SHAPE",
         autocompletion=shapes,
-        help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, tells more by "
-        "itself). Without it the limit, the bounds and the number of rows decide.",
+        help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, reveals more "
+        "by itself). Without it the limit, the bounds and the number of rows decide.",
     ),
 ]
 RowsPerPerson = Annotated[

@@ -71,7 +71,7 @@ def first_sentence(text: str) -> str:
 
 
 def show_ledger(document: dict[str, Any], etas: Sequence[float], *, verbose: bool) -> None:
-    """What has been spent on whom, with a picture of how it is spread."""
+    """What has been spent on each row, with a picture of how it is spread."""
     releases, eta, left, renamed = (document[name] for name in ("releases", "eta", "left", "renamed"))
     one, many = ("person", "people") if "people" in document else ("row", "rows")
     more = f"; {number(left)} more {'rows ' if one == 'person' else ''}left the table, and keep their record"

@@ -101,7 +101,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_contents(contents: bytes, expected: str, path: Path) -> None:
-    """Hold contents against a published checksum."""
+    """Compare contents with a published checksum."""
     kind, _, digest = expected.partition(":")
     found = hashlib.new(kind, contents, usedforsecurity=False).hexdigest()
     if found != digest:

@@ -1,4 +1,4 @@
-r"""What one noisy gradient tells about the rows it was computed from: a client's update in federated learning.
+r"""What one noisy gradient reveals about the rows it was computed from: a client's update in federated learning.
 
 A client with rows of its own and parameters w that came from elsewhere sends :math:`g = \sum_i \omega_i r_i x_i + b`. Row i
 moves it by
@@ -68,7 +68,7 @@ def gradients(
     Notes
     -----
     **What holds, and when.** Exact. The attacker knows the parameters, the preprocessing, the weights and all other rows. The
-    penalty's gradient tells nothing about rows. Several rounds add up (:func:`fisherleak.compose`), along the path that was
+    penalty's gradient reveals nothing about rows. Several rounds add up (:func:`fisherleak.compose`), along the path that was
     taken. ``membership`` is that of a row whose gradient is left out of the sum.
 
     Examples

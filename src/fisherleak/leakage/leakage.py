@@ -158,7 +158,7 @@ class Leakage(EtasOfValues):
         with :math:`\eta(v)` the eta of the model refitted with v in place: that of the value itself is another, ``per_cell()``.
         An attacker who knows all other data and believes that the value is normal around m with spread s learns at most this
         part of its variance, on average over that belief and the noise (van Trees' inequality). NaN for attributes of several
-        dimensions, encoded categories say, for columns of 0 and 1, which are guessed or not (an attacker tells how often), for
+        dimensions, encoded categories say, for columns of 0 and 1, which are guessed or not (attacks say how often), for
         columns behind steps that are not affine, and for cells that were missing.
 
         Parameters
@@ -176,10 +176,10 @@ class Leakage(EtasOfValues):
         the belief: nothing is said about an attacker's error at one value of v.
 
         **Data-dependent covariance.** For ``shape="hessian"`` and ``"least-loss"`` with ``over="any-record"``,
-        :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) the noise is made anew with
-        each v, its scale kept, and eta counts what its covariance tells: unlike ``per_cell()``, which holds a Gaussian's shape
-        fixed. An upper bound for least loss. Noise that follows the most exposed rows (these shapes with ``over="max"``) is
-        refused.
+        :class:`fisherleak.Posterior` and :class:`fisherleak.ObjectivePerturbation` (squared loss) the noise is computed again
+        with each v, its scale kept, and eta counts what its covariance reveals: unlike ``per_cell()``, which holds a
+        Gaussian's covariance fixed. An upper bound for least loss. Noise that follows the most exposed rows (these covariances
+        with ``over="max"``) is refused.
 
         Examples
         --------
@@ -226,22 +226,21 @@ class Leakage(EtasOfValues):
         Notes
         -----
         **What holds, and when.** Exact for normal noise whose covariance does not depend on the row. Where the rows decide its
-        shape (``shape="hessian"`` or ``"least-loss"`` of the table's own rows, :class:`fisherleak.Posterior`,
-        :class:`fisherleak.ObjectivePerturbation`) there is no mu: the noise is made anew without the row, and given is the mu
-        that has the accuracy of the best test at even odds, :math:`2 \Phi^{-1}(accuracy)`; ``membership_kind`` says so. A scale
-        that present rows decided (``over="max"``) for a shape that is public is held fixed. So are weights and n l2: the row
-        leaves the sum of losses, and nothing else changes. (Of a fit with ``per_row``, as tables and ``PoissonRegressor`` are
-        trained, (n - 1) l2.)
-        Measured end to end (``public="nothing"``) it leaves the scalers too: their standard deviations are those of the other
-        rows. A row without weight, in the loss and in the scalers, has a mu of zero. Infinite where there is no minimum without
-        the row (the only one of its class, say): such a release tells for certain. For several independent releases the squares
-        of mu add up.
+        covariance (``shape="hessian"`` or ``"least-loss"`` of the table's own rows, :class:`fisherleak.Posterior`,
+        :class:`fisherleak.ObjectivePerturbation`) there is no mu: the noise is computed again without the row, and the result
+        is the mu that has the accuracy of the best test at even odds, :math:`2 \Phi^{-1}(accuracy)`; ``membership_kind`` says
+        so. A scale that present rows decided (``over="max"``) for a covariance that is public is held fixed. So are weights
+        and n l2: the row leaves the sum of losses, and nothing else changes. (Of a fit with ``per_row``, as tables and
+        ``PoissonRegressor`` are trained, (n - 1) l2.) Measured end to end (``public="nothing"``) it leaves the scalers too:
+        their standard deviations are those of the other rows. A row without weight, in the loss and in the scalers, has a mu
+        of zero. Infinite where there is no minimum without the row (the only one of its class, say): such a release shows it
+        with certainty. For several independent releases the squares of mu add up.
 
-        **Scales and centres.** End to end, noise without a shape acts in units of the columns' scales and at their centres,
-        both from the rows on a public grid. A release shows them, so a row whose removal moves one of them is recognised: its
-        mu is infinite. Noise of ``fl.calibrate(..., over="any-record", bounds=...)`` takes them from the bounds instead. With
-        ``public="preprocessing"`` scales and centres are taken as public: that is the assumption, and rows that move them are
-        not named.
+        **Scales and centres.** End to end, noise without a covariance acts in units of the columns' scales and at their
+        centres, both from the rows on a public grid. A release shows them, so a row whose removal moves one of them is
+        recognised: its mu is infinite. Noise of ``fl.calibrate(..., over="any-record", bounds=...)`` takes them from the
+        bounds instead. With ``public="preprocessing"`` scales and centres are taken as public: that is the assumption, and
+        rows that move them are not named.
 
         Examples
         --------
@@ -268,7 +267,7 @@ class Leakage(EtasOfValues):
         return membership_kind_of(self)
 
     def membership_by_group(self, labels: Any, tolerance: float = CLOSE) -> dict[Any, float]:
-        r"""How well it can be told whether a group, a person with several rows say, was in the data: mu of leaving it out.
+        r"""How well an attacker knows whether a group, such as one person's rows, was in the data: mu of leaving it out.
 
         .. math:: \mu_S = |W (w_{(-S)} - w)| / \sigma
 
@@ -304,7 +303,7 @@ class Leakage(EtasOfValues):
     def epsilon(self, delta: float = 1e-5) -> Array:
         r"""What someone from differential privacy asks, of each row (or person) and for this table: epsilon at a delta, (n,).
 
-        The two releases, with the row and without it, are told apart by no test better than this epsilon and delta allow:
+        The two releases, with the row and without it, are distinguished by no test better than this epsilon and delta allow:
         :func:`fisherleak.bounds.epsilon` of :meth:`membership`, as exact as it can be.
 
         Parameters
@@ -388,7 +387,7 @@ class Leakage(EtasOfValues):
         groups : str or array of shape (n,), optional
             A column of the table, or the group of each row.
         max_eta : float, optional
-            A limit on every row's eta, which the verdict is held against.
+            A limit on every row's eta; the verdict says whether it passed.
         spread : mapping of name to number, optional
             As for :meth:`revealed`.
         overwrite : bool

@@ -66,7 +66,7 @@ def measure(
         Their labels; of shape (n, K) for a model of K numbers. The label of a model of three or more classes is the one-hot
         vector of its class, moved where its sum stays: changing a class is a move of length sqrt 2.
     noise : Noise, optional
-        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given. Or what an interface has told instead of the
+        Added to every released parameter; ``fl.Gaussian(1.0)`` if not given. Or what an interface has answered instead of the
         parameters: :class:`fisherleak.Answers`, :class:`fisherleak.SampledLabels`. Or a mechanism whose noise the data shape,
         with that counted: :class:`fisherleak.Posterior` (squared loss), :class:`fisherleak.ObjectivePerturbation`.
     sample_weight : array of shape (n,), optional
@@ -114,7 +114,7 @@ def measure(
     **Data that are not its own.** A model is refused if it cannot have stopped where it is on these data: by distance if
     its solver is direct (1e-6), by its own stopping rule if that is a gradient (lbfgs, newton-cg and newton-cholesky stop
     below ``tol``), and else by distance (1e-2). Changes of the data that move the mean gradient by less than ``tol``, such
-    as a label or two of ten thousand, cannot be told from a loose fit.
+    as a label or two of ten thousand, cannot be distinguished from a loose fit.
 
     Examples
     --------

@@ -168,7 +168,7 @@ COUNTED = 1e-6
 
 @dataclass(frozen=True)
 class Looseness:
-    """Etas at the parameters as given held against those at the minimum.
+    """Etas at the parameters as given compared with those at the minimum.
 
     Parameters
     ----------

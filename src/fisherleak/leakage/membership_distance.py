@@ -15,7 +15,7 @@ With :math:`w_{(-S)}` the minimiser without the rows S and :math:`W^T W` the inf
 :math:`|W (w_{(-S)} - w)|`; the squares of independent releases add up. S is one row, or all rows of a group.
 
 Where the rows decide the covariance of the noise there is no such mu. Then it is that of equal accuracy of the best test at
-even odds, with the noise made anew without the rows (``remade_covariance``): it does not add up.
+even odds, with the noise computed again without the rows (``remade_covariance``): it does not add up.
 """
 
 from __future__ import annotations
@@ -261,9 +261,7 @@ def unknown_by_shape(leakage: Any, count: int) -> str:
         return f"not known: {str(error).removeprefix(NOT_KNOWN).removesuffix('.')}"
     if reshaped is None or (reshaped.is_light(count) and is_light(measurement(leakage).jacobian, count)):
         return ""
-    return (
-        "not measured here: the noise is made anew without each row, and with so many it takes long (leak.membership)"
-    )
+    return "not measured here: the noise is computed again without each row, and with so many it takes long (leak.membership)"
 
 
 def _reshaped(leakage: Any, count: int) -> Reshaped | None:
@@ -301,7 +299,7 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
 def _refuse_own(noise: Any, where: str) -> NoReturn:
     raise InvalidInputError(
         f"{NOT_KNOWN}its covariance, shape='{noise.calibrated.shape}', was computed from the rows, "
-        f"and is made anew without a row {where}. Or use shape='isotropic'."
+        f"and is computed again without a row {where}. Or use shape='isotropic'."
     )
 
 

@@ -54,7 +54,7 @@ def queries_until(
     -------
     float
         The largest number of queries with whose answers every example's eta is at or below the limit, a whole number; infinite
-        where the answers tell nothing about anyone, or so little that the number has more than 200 digits. On the
+        where the answers reveal nothing about anyone, or so little that the number has more than 200 digits. On the
         safe side: etas are enlarged by their error.
 
     Notes
@@ -105,7 +105,7 @@ def _interface(X_query: TableLike, noise: Noise | None, of: str) -> Interface:
     if of not in OF:
         raise InvalidInputError(f"of must be one of {', '.join((*OF, 'label'))}; got {of!r}.")
     if noise is None:
-        raise InvalidInputError(f"noise must be given with of={of!r}: an answer without noise tells without limit.")
+        raise InvalidInputError(f"noise must be given with of={of!r}: an answer without noise reveals without limit.")
     return Answers(X_query, noise, of)
 
 

@@ -46,7 +46,7 @@ def share_unknown(information: Information, noise: Any) -> str | None:
         return f"the covariance of {shaped} depends on the data: use fisherleak.Gaussian"
     for jacobian in (each.jacobian for each in information.releases):
         if jacobian.answered and getattr(noise, "of", None) != "score":
-            return "what such answers tell depends on the model that is refitted: measure noisy scores, of='score'"
+            return "what such answers reveal depends on the model that is refitted: measure noisy scores, of='score'"
         folding = jacobian.folding
         if folding is not None and folding.totals is None:
             return (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host, is_lazy, namespace, normal_cdf
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.notebook import panel
-from fisherleak._support.numbers import number
+from fisherleak._support.numbers import number, percent, percent_at_most
 from fisherleak.engine.changes.removal import is_known, is_light
 from fisherleak.engine.noise.calibration_record import calibration_of, has_own_shape
 from fisherleak.engine.norms import every_release
@@ -34,8 +34,8 @@ SHOWN_AT_ONCE = 1_000_000
 """Cells of the training rows up to which a representation computes etas."""
 MEMBERSHIP_KINDS = {
     "mu": "",
-    "equivalent": "; the noise's covariance is made anew without the row",
-    "upper bound": "; upper bounds, the noise's covariance made anew without the row",
+    "equivalent": "; the noise's covariance is computed again without the row",
+    "upper bound": "; upper bounds, the noise's covariance computed again without the row",
 }
 """What is said of them beside the figures."""
 
@@ -102,8 +102,9 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         "  attributes    "
         + ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in by_attribute)
         + " (each over all rows)",
-        "  units         per unit of each column; figures over several columns depend on their units",
-        f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker on the worst {_row(leakage)}",
+        "  units         a column's eta is per unit of the column; an eta over several columns depends on their units",
+        f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker, for the worst "
+        f"{_row(leakage)}",
     ]
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {number(fit.gradient, 1)}, "
@@ -114,8 +115,8 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     lines += [
         f"  membership    {_membership(leakage)}",
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {taken_as_public(leakage)}.",
-        "Whether someone is in the data is another question, measured beside it: membership. It is not differential privacy.",
-        "This digest is derived from the data.",
+        "Eta does not say whether someone is in the data: membership does. This is not differential privacy.",
+        "This digest is derived from the data: keep it internal.",
     ]
     return "\n".join(lines)
 
@@ -188,7 +189,7 @@ def _membership_known(leakage: Any) -> bool:
 
 
 def _membership(leakage: Any) -> str:
-    """How often the best attacker is right about whether a row was in, and a row as likely was not."""
+    """How often the best attacker is correct about whether a row was in the data."""
     return membership_unknown(leakage) or _told(leakage)
 
 
@@ -214,20 +215,20 @@ def membership_unknown(leakage: Any) -> str:
 
 
 def _told(leakage: Any) -> str:
-    """The worst row's and the median row's part of right answers."""
+    """How often the best attacker is correct about the worst row, and about the median row."""
     right = map_rows(_part_right, leakage.membership())
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place
     whose, most = _row(leakage), _name(leakage, row, None)
-    middle = "" if is_lazy(right) else f", {100 * _median(right):.1f} for the median {whose}"
+    middle = "" if is_lazy(right) else f", {percent(_median(right), 0.5)} for the median {whose}"
     return (
-        f"the best attacker tells it right {100 * worst:.1f} times in 100 at worst ({most}){middle}; chance is 50"
+        f"an attacker is correct at most {percent_at_most(worst, 0.5)} of the time ({most}){middle}; chance 50 %"
         f"{MEMBERSHIP_KINDS[leakage.membership_kind]}{_fixed_scale(leakage)}"
     )
 
 
 def _fixed_scale(leakage: Any) -> str:
-    """That the scale of public noise is held fixed though rows decided it: made anew, it would tell more."""
+    """That the scale of public noise is held fixed though rows decided it: computed again, it would reveal more."""
     told = calibration_of(leakage._noise)
     by_rows = told is not None and told.by_present_rows and leakage.membership_kind == "mu"
     return "; with the noise's scale held fixed, though these rows decided it" if by_rows else ""

@@ -38,7 +38,7 @@ NAMES = ("n_features_in_", "feature_names_in_")
 CHOSEN = ("alpha_", "C_")
 """What models that tune themselves call the penalty that they chose."""
 
-_LABELS = "its scores tell about single labels. Choose the columns before, with a ColumnTransformer."
+_LABELS = "its scores reveal single labels. Choose the columns before, with a ColumnTransformer."
 REFUSED = {
     impute.KNNImputer: "it holds the rows it was fitted on. Fill missing values before the fit, or with "
     "SimpleImputer(strategy='constant', fill_value=…).",
@@ -244,7 +244,7 @@ def _components(step: Estimator, public: str) -> Any:
 def _simple_imputer(step: Estimator, public: str) -> Any:
     if step.add_indicator and public == "nothing":
         raise UnsupportedModelError(
-            "SimpleImputer(add_indicator=True) tells which columns had missing values, and a column that few rows lack gives "
+            "SimpleImputer(add_indicator=True) shows which columns had missing values, and a column that few rows lack gives "
             "these away: pass the rows in memory that the model was fitted on, fl.release(…, rows=(X, y)), to have them "
             "counted, use add_indicator=False, or release with public='levels'."
         )

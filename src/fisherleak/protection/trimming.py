@@ -70,7 +70,7 @@ class Trimmed:
         return int(np.sum(self.after > self.limit))
 
     def summary(self) -> str:
-        """In words, what happened to those who stayed.
+        """In words, what happened to the rows that stayed.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""A release of a table on a ledger, and a ledger held against a table: in the columns' own units, limits in standard ones.
+"""A release of a table on a ledger, and a ledger compared with a table: in the columns' own units, limits in standard ones.
 
 The card of a release has its number on the ledger and a mark, which is keyed with the ledger's key and made of the number, the
 checksum of the model's file, the digest of the rest of the card and that of the ledger's entry. Marks of earlier releases are

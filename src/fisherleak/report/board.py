@@ -23,7 +23,8 @@ __all__ = ["Board", "board_of", "board_page"]
 MOST_RULES, MOST_COLUMNS, LONGEST = 16, 30, 60
 """Rules, columns and letters of a name that are shown: the page is one sheet of paper."""
 NO_NOISE = (
-    "A board page needs a noise that somebody chose: the least that rows need tells about one of them. Add `noise`."
+    "A board page needs a noise scale that you choose: the default scale is computed from the data and reveals a little "
+    "about one row. Add `noise`."
 )
 UNSETTLED = "A board page cannot be made: {}"
 EARLIER = "This summary does not say what was stated and what the rows decided: run the audit again for a board page."

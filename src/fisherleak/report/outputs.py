@@ -102,7 +102,7 @@ def _write_text(text: str, place: Path) -> Path:
 
 
 def write_answers(found: Answered, document: Json, folder: Path) -> None:
-    """The three files of a query log held against a table, or nothing."""
+    """The three files of a query log compared with a table, or nothing."""
     with written_whole(folder, ANSWERS_FILES) as place:
         text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
         (place / "answers.json").write_text(text, encoding="utf-8", errors="replace")
@@ -117,7 +117,7 @@ def answers_page(found: Answered, document: Json) -> str:
         "answers.html.j2",
         document
         | {
-            "title": f"What {document['queries']} answers tell of {design.source}",
+            "title": f"What {document['queries']} answers reveal about {design.source}",
             "target": design.target.name,
             "bars": _bars(found.eta),
             "version": versions()["fisherleak"],

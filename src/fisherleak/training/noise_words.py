@@ -1,7 +1,7 @@
 r"""What an audit asks of a noise: its words, draws that many scales share, and whether a distance can be its work.
 
 A released model lies from its refit by its noise b. For normal noise :math:`|W b|^2 / s^2` follows a chi-squared distribution,
-with :math:`W^T W` the information of b at scale 1; for any other noise, |b| is held against draws.
+with :math:`W^T W` the information of b at scale 1; for any other noise, |b| is compared with draws.
 """
 
 from __future__ import annotations

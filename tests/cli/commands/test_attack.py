@@ -55,7 +55,7 @@ def test_numbers_with_many_values_are_guessed_among_typical_ones(fisherleak: Com
     assert done.status == 0
     document = json.loads(done.out)
     attack = document["attacks"][0]
-    assert document["notes"] == ["A guess of 'age' is right if it names the nearest of 5 typical values."]
+    assert document["notes"] == ["A guess of 'age' is correct if it names the nearest of 5 typical values."]
     assert 0 < attack["accuracy"] < 1
 
 

@@ -614,7 +614,7 @@ def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command,
     for words in (
         "matches its model card",
         "times as far from a new fit",
-        "Measured anew",
+        "Measured again",
         "The limit of 0.5 on every row",
     ):
         assert words in done.out

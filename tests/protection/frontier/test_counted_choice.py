@@ -188,7 +188,7 @@ def test_refusals() -> None:
         found.choose(share=1.0)
     counts = fl.protect(PoissonRegressor(), X, np.round(np.exp(Y)), 50.0, over="max", **OPTIONS)
     assert counts.choose(random_state=0).ballot is not None
-    with pytest.raises(fl.InvalidInputError, match="what IRFIL's weights tell is not; got"):
+    with pytest.raises(fl.InvalidInputError, match="what IRFIL's weights reveal is not; got"):
         fl.Protected(Ridge(), weightings=["none", "full"]).fit(X, Y)
 
 

@@ -516,7 +516,7 @@ def test_what_the_rows_decided_of_a_noise_is_no_exact_sum(tmp_path: Path) -> Non
             pytest.warns(fl.UncountedScaleWarning),
         ):
             fl.Ledger(tmp_path / "l.json").add(case.leak(own))
-    with pytest.warns(fl.UncountedScaleWarning, match="tells about the row that decides it"):
+    with pytest.warns(fl.UncountedScaleWarning, match="reveals something about the row that decides it"):
         fl.Ledger(tmp_path / "l.json").add(case.leak(fl.calibrate(case.leak(), 0.5)))
 
 

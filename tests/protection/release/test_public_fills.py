@@ -128,7 +128,7 @@ def test_gaps_that_no_step_fills_are_refused_before_anything_is_fitted() -> None
 @pytest.mark.parametrize("strategy", ["mean", "constant"])
 def test_remedies_of_indicators_work(strategy: str) -> None:
     model = piped(strategy=strategy, add_indicator=True).fit(X, Y)
-    says = r"tells which columns had missing values.*rows=\(X, y\)\), to have them counted, use add_indicator=False"
+    says = r"shows which columns had missing values.*rows=\(X, y\)\), to have them counted, use add_indicator=False"
     with pytest.raises(fl.UnsupportedModelError, match=says):
         fl.release(declared(strategy=strategy, add_indicator=True).fit(X, Y), fl.Gaussian(0.1))
     for released in (

@@ -1,4 +1,4 @@
-r"""Whether someone's record was in the table: how often the best attacker is right, row by row, or person by person.
+r"""Whether someone's record was in the table: how often the best attacker is correct, row by row, or person by person.
 
 The attacker knows all other rows and the row in question, and sees the release. With :math:`\mu` how far leaving the row out
 moves the model, in standard deviations of the noise (``removal``; scales of columns move too where they are counted), he
@@ -211,9 +211,9 @@ class MembershipFigures:
     """(n,), or (people,), at noise of scale 1 in standard units; lazy where the rows are. Times the audit's scale where mu is
     not in proportion to that."""
     mean: float = 0.5
-    """How often the best attacker is right, over all rows."""
+    """How often the best attacker is correct, over all rows."""
     high: float | None = None
-    """Of one row in twenty he is right more often; none where the rows are not in memory."""
+    """Of one row in twenty he is correct more often; none where the rows are not in memory."""
     median: float | None = None
     notable: int = 0
     top: tuple[Told, ...] = field(repr=False, default=())
@@ -295,7 +295,7 @@ def _infinite(mu: Any) -> int:
 
 
 def _quantiles(mu: Vector) -> tuple[float, float]:
-    """How often he is right about one row in twenty at least, and about the one in the middle."""
+    """How often it is correct about one row in twenty at least, and about the one in the middle."""
     high, median = np.quantile(ndtr(0.5 * mu), [0.95, 0.5])
     return float(high), float(median)
 
@@ -310,19 +310,19 @@ def told_at(row: int, mu: float, scale: float, kind: str = "mu") -> Told:
 
 
 def told_right(mu: Any, changes: Any = 0.0) -> Any:
-    """How often the best attacker is right about rows, from the parameters and from the scale on a model card.
+    """How often the best attacker is correct about rows, from the parameters and from the scale on a model card.
 
     ``mu`` is at the noise itself, and ``changes`` is p, how likely a release without the row has another scale. The grid's
     offset is drawn without the rows. Given it, another scale tells for certain, and the same one leaves the parameters, whose
     distributions are 2 Phi(mu / 2) - 1 apart in total variation. So over offsets both together are at most
-    (1 - p)(2 Phi(mu / 2) - 1) + p apart, and he is right 1/2 and half of that: Phi + p (1 - Phi).
+    (1 - p)(2 Phi(mu / 2) - 1) + p apart, and it is correct 1/2 and half of that: Phi + p (1 - Phi).
     """
     right = ndtr(0.5 * mu)
     return right + changes * (1.0 - right)
 
 
 def most_told(membership: MembershipFigures, changes: Vector | None, scale: float) -> tuple[int, float]:
-    """The row about whose membership he is right most often, and how often, with what the scale tells where that is known."""
+    """The row about whose membership it is correct most often, and how often, with what the scale tells where that is known."""
     if changes is None or not membership.measured:
         return (membership.top[0].row, membership.top[0].right) if membership.top else (0, 0.5)
     right = told_right(np.asarray(membership.mu) / scale, changes)

@@ -62,7 +62,7 @@ class Price:
     scale: float
     utility: UtilityPoint
     largest: float | None = None
-    """The largest eta of a row that is present; None where what the covariance tells by itself is not counted."""
+    """The largest eta of a row that is present; None where what the covariance reveals by itself is not counted."""
     membership: float | None = None
     """How often the best attacker is correct about a row that is present, at most: by the parameters and the covariance."""
     median: float | None = None

@@ -107,7 +107,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """What etas are held against, (p + 1,) each with the label last: prior spreads in standard units, NaN for categories.
+    """What etas are compared with, (p + 1,) each with the label last: prior spreads in standard units, NaN for categories.
 
     Attributes
     ----------

@@ -266,8 +266,8 @@ def audit(
         it is kept. Needs a noise.
     policy : path, mapping or Policy, optional
         Rules as ``fisherleak audit --policy`` takes them: a TOML file, or its sections. ``passed`` says whether all are kept,
-        ``rules`` what became of each. Needs a noise. Etas of rows and groups are in standard units in rules, as for a table.
-        What cannot be checked for a fitted model is refused by name.
+        ``rules`` what became of each. Needs a noise. In rules, etas of rows and groups are in standard deviations, as for a
+        table. What cannot be checked for a fitted model is refused by name.
     metric : {"accuracy", "auc", "log-loss", "r2", "deviance"}, optional
         The measure of utility that leads. By default the model's own, and the AUC where classes are uneven.
     sample_weight : array of shape (n,), optional
@@ -389,7 +389,7 @@ def _check(X: Any, noise: Any, max_eta: float | None, policy: Policy | None) -> 
     if has_own_shape(noise):
         raise InvalidInputError(
             "max_eta cannot be tested with noise whose covariance is data-dependent: etas of rows do not count what the "
-            "covariance tells. Use noise without one, fl.Gaussian(noise.scale), or leave max_eta out."
+            "covariance reveals. Use noise without one, fl.Gaussian(noise.scale), or leave max_eta out."
         )
 
 

@@ -112,7 +112,7 @@ def apply_to_fitted(
     if has_own_shape(leak.noise):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with noise whose covariance is data-dependent: the figures of a "
-            "fitted model do not count what the covariance tells. Use noise without one, fl.Gaussian(noise.scale)."
+            "fitted model do not count what the covariance reveals. Use noise without one, fl.Gaussian(noise.scale)."
         )
     if any(policy.section(name) for name in ABOUT_VALUES):
         few, whose = FEWEST_ROWS + 1, None if people is None else people.of_row

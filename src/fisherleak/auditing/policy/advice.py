@@ -260,7 +260,7 @@ def _enough(audit: Audit, limit: float) -> float | None:
 def _none_is_enough(limit: float) -> Advice:
     return Advice(
         None,
-        f"No scale of this noise keeps every eta at {limit:g}: what its data-dependent covariance tells alone is above. Use "
+        f"No scale of this noise keeps every eta at {limit:g}: its data-dependent covariance alone reveals more. Use "
         "shape='isotropic'.",
     )
 
@@ -346,7 +346,7 @@ class Again:
         return max(above, default=0.0)
 
     def _most_guessed(self, name: str) -> float:
-        """How often a column may be guessed right, by the strictest rule on it."""
+        """How often a column may be guessed correctly, by the strictest rule on it."""
         label = name == self.audit.design.target.name
         own = self.applied.label if label else self.applied.columns[name]
         every = {} if label else self.applied.policy.section("attacks")

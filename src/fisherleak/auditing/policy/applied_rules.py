@@ -134,7 +134,7 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             option = "categories" if column.levels else "numbers"
             raise InvalidInputError(
                 f"Without one {'row' if design.people is None else 'person'} the column '{column.name}' might {other}, which "
-                f"tells that one with certainty, and no rule of the policy '{policy.source}' counts that: leave it out with "
+                f"reveals that one with certainty, and no rule of the policy '{policy.source}' counts that: leave it out with "
                 f"`drop={[column.name]!r}`, or keep it with `{option}={[column.name]!r}`."
             )
 
@@ -282,7 +282,7 @@ def _applied(policy: Policy, design: Design, settings: Settings, plan: Plan) -> 
 
 
 def yardsticks_at(trained: Trained, scale: float, plan: Plan, applied: AppliedRules | None) -> Yardsticks:
-    """What etas of values are held against at a scale of noise: half of a value, and the limits of a policy."""
+    """What etas of values are compared with at a scale of noise: half of a value, and the limits of a policy."""
     priors = prior_spreads(trained, plan.spread if applied is None else applied.spreads)
     limits = Limits() if applied is None else applied.limits(trained.design, priors.tolist())
     return yardsticks(trained, scale / trained.unit, priors, limits)

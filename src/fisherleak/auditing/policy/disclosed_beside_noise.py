@@ -50,15 +50,15 @@ def refuse_told_anyway(
         wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds: another value of "
-            f"one {who} can change the public centre or scale, which tells that value at any noise. Declare the least and the "
-            f"largest value that are possible with `bounds={{{wanted}}}`{again}."
+            f"one {who} can change the public centre or scale, which reveals that value at any noise. Declare the least and "
+            f"the largest value that are possible with `bounds={{{wanted}}}`{again}."
         )
     thin = _thin(design, features)
     for feature in features:
         if feature.kind == "category" and feature.at_edge:
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}': another value of one {who} can change "
-                "which of its categories a release names, which tells that value at any noise. Declare all of them with "
+                "which of its categories a release names, which reveals that value at any noise. Declare all of them with "
                 f"`levels`, '(missing)' too where some are missing{again}."
             )
         if feature.name in thin:
@@ -80,14 +80,14 @@ def refuse_told_of_model(
         name = next(name for name, bounded in moving.items() if not bounded)
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of '{name}': another value of one row can change the public centre "
-            f"or scale of a scaler, which tells that value at any noise. Leave '{name}' out of scalers, let a StandardScaler "
+            f"or scale of a scaler, which reveals that value at any noise. Leave '{name}' out of scalers, let a StandardScaler "
             "take it from X as it is, or give public='preprocessing' where centres and scales are public."
         )
     if unframed:
         wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds: another value of "
-            f"one row can change the public centre or scale, which tells that value at any noise. Use noise of "
+            f"one row can change the public centre or scale, which reveals that value at any noise. Use noise of "
             f"fl.calibrate(leak, eta=…, over='any-record', bounds={{{wanted}}})."
         )
     _refuse_few_of_class(design, source, ruled)
@@ -267,9 +267,8 @@ def _refuse_fixed_noise(trained: Trained, plan: Plan, policy: Policy) -> None:
         _refuse(
             policy,
             (*NOT_REVEALED, "rows", "groups"),
-            "the noise's scale, which the model card tells, was computed from the rows, and no figure counts what it "
-            "tells about "
-            "them. Release with a `noise` that is given, or with `over='any-record'`",
+            "the noise's scale, which the model card states, was computed from the rows, and no figure counts what "
+            "it reveals about them. Release with a `noise` that is given, or with `over='any-record'`",
         )
     if plan.released and told is not None and told.counted:
         _refuse_ranges(policy, told.bounds or {})
@@ -284,9 +283,9 @@ def _refuse_ranges(policy: Policy, bounds: Json) -> None:
         _refuse(
             policy,
             NOT_REVEALED,
-            f"the model card tells ranges of {_listed(found)} that were taken from the rows, and so tells about the "
-            "rows at their "
-            f"ends, at any noise. Release with `bounds={{{found[0]!r}: (low, high)}}`{each}",
+            f"the model card states ranges of {_listed(found)} that were taken from the rows, and so reveals "
+            "something about the rows at their ends, at any noise. Release with "
+            f"`bounds={{{found[0]!r}: (low, high)}}`{each}",
         )
 
 

@@ -193,7 +193,7 @@ def _value(audit: Audit, name: str, figure: ColumnFigures | LabelFigures, spread
         varies = label_spread(audit.design) if feature is None else feature.prior
     if steps is not None:
         moves = steps.moves / scale
-        if audit.trained.shaped_at is not None:  # what the covariance tells beside, as far as it is known
+        if audit.trained.shaped_at is not None:  # what the covariance reveals beside, as far as it is known
             moves = np.hypot(moves, steps.apart * figure.largest / scale)
         steps = replace(steps, moves=moves)
     return JudgedValue(
@@ -217,7 +217,7 @@ def _membership(audit: Audit) -> JudgedMembership:
         return JudgedMembership(unknown=CLAIMED_CHANCE)
 
     def above(limit: float) -> int:
-        """Rows about whose membership the best attacker is right more often than this."""
+        """Rows about whose membership the best attacker is correct more often than this."""
         if changes is not None:
             return int(np.count_nonzero(~(told_right(np.asarray(membership.mu) / scale, changes) <= limit)))
         (count,) = sum_rows(lambda mu: (np.count_nonzero(~(told_right(mu / scale) <= limit)),), membership.mu)

@@ -268,7 +268,7 @@ def _sampled(audit: Judged, column: str) -> str:
 
 
 def _rate(audit: Judged, outcome: Outcome) -> float:
-    """How often an attacker is right; the upper end of its interval where only some rows were attacked."""
+    """How often an attacker is correct; the upper end of its interval where only some rows were attacked."""
     return float(outcome.high if _sampled(audit, outcome.attribute) else outcome.accuracy)
 
 

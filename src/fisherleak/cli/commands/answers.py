@@ -116,7 +116,8 @@ def _with_noise(
 
     if (noise is None) != (of == "label"):
         raise InvalidInputError(
-            "--noise goes with --of score or probability, an answer without any tells without limit; --of label draws instead."
+            "--noise goes with --of score or probability, an answer without noise reveals without limit; --of label draws "
+            "instead."
         )
     trained = train(common.source_table(table, **form), settings)
     return answers_with_noise(trained, common.source_table(queries, **form), noise, of)

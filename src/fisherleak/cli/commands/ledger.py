@@ -50,7 +50,7 @@ def ledger(
     json: flags.Json = False,
     debug: flags.Debug = False,
 ) -> int:
-    """Print what has been spent on whom: the eta of every row over all releases that the ledger records.
+    """Print the eta of every row over all releases that the ledger records.
 
     The table is read as for the last release. Rows are matched by id (--id of the releases, else row numbers); rows that came
     since are in no earlier release, and of those that left the ledger keeps the record. A row that has the values or cells

@@ -49,10 +49,10 @@ def predict(
 ) -> int:
     """Predict the rows of a table with a released model, and say what was done.
 
-    The model is checked against its card as 'fisherleak verify' does it; nothing is loaded from its file but numbers. TABLE is
-    read as the card says: which columns are numbers, which are categories, what is missing. The output is CSV with one line
-    for each row: the id, the prediction and, for classes, the probability of each. Sentences on standard error say what was
-    missing, unknown, outside the declared bounds or ignored. Exit status 1: the model does not verify.
+    The model is checked against its model card as 'fisherleak verify' does it; nothing is loaded from its file but numbers.
+    TABLE is read as the model card says: which columns are numbers, which are categories, what is missing. The output is CSV
+    with one line for each row: the id, the prediction and, for classes, the probability of each. Sentences on standard error
+    say what was missing, unknown, outside the declared bounds or ignored. Exit status 1: the model does not verify.
 
     \b
     Examples:

@@ -132,7 +132,7 @@ class Fit(Pickled):
 
     @property
     def frame(self) -> Array | None:
-        """Q, (K, L): of several outputs, an orthonormal basis of what the loss tells apart; None for one."""
+        """Q, (K, L): of several outputs, an orthonormal basis of the differences that the loss depends on; None for one."""
         return self.reduced_loss.frame
 
     @property

@@ -7,8 +7,8 @@ Also here: losses of classes without a finite minimiser: a direction that helps 
 Without a penalty the risk has no minimiser exactly if there is a direction d with :math:`(2y_i - 1)\, x_i \cdot d \ge 0` for
 every row that counts, and not zero for all: then the loss falls for ever along d (with more classes, the same of the row's own
 class against each other one). The rows with a positive product are a whole class, or a group whose labels are all equal (one
-level of a category). Newton's steps turn into such a direction as the parameters run away along it, so every step is held
-against the rows.
+level of a category). Newton's steps turn into such a direction as the parameters run away along it, so every step is compared
+with the rows.
 """
 
 from __future__ import annotations

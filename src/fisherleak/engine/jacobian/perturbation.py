@@ -45,8 +45,8 @@ class Attribute:
     gaps : bool
         Whether some rows lack it: the first of its columns is ``GAP`` there, and no part of such a row moves with it.
     coded : bool
-        Whether its directions are those of codes or indicators of levels, so that no eta is in the column's own unit, be it of
-        numbers or not; what has an encoding is.
+        Whether its directions are those of codes or indicators of categories, so that no eta is in the column's own unit, be
+        it of numbers or not; what has an encoding is.
 
     Examples
     --------

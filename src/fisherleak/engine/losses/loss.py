@@ -139,9 +139,9 @@ class Loss:
     mean : callable
         Linear predictor -> the label it predicts.
     traits : Traits, optional
-        What is proved of these functions, for the package's own losses; that of other functions is not kept.
+        What is proved of these functions, for the package's own losses; that of other functions is not recorded.
     frame : callable, optional
-        Of several outputs, K -> Q (K, L): an orthonormal basis of what the loss tells apart.
+        Of several outputs, K -> Q (K, L): an orthonormal basis of the differences that the loss depends on.
     classes : bool
         Of several outputs, whether labels are codes of classes, (n,), 0 to K - 1; numbers of shape (n, K) otherwise. A class is
         a one-hot vector that moves where its sum stays, so that changing it is a move of length sqrt(2).

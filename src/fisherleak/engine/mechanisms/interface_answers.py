@@ -51,8 +51,8 @@ class Answers:
         The queries, one row each, as the interface takes them: for a pipeline, rows of the raw table. A query that was asked
         twice, and answered with new noise, stands there twice; one whose first answer was repeated stands there once.
     noise : Noise
-        Added to each answer. The draws are independent of each other, except for a Gaussian of a shape (m, m) over the answers:
-        (m K, m K), query by query, for a model of K outputs, which has K answers to a query.
+        Added to each answer. The draws are independent of each other, except for a Gaussian with a covariance (m, m) over the
+        answers: (m K, m K), query by query, for a model of K outputs, which has K answers to a query.
     of : {"score", "probability"}
         What is answered: :math:`z_q = w \cdot x_q`, or, for the logistic loss, :math:`\sigma(z_q)`. For several classes all
         their scores, or, for the softmax loss, all their probabilities.
@@ -115,7 +115,7 @@ class Answers:
 
     @property
     def what(self) -> str:
-        """What is told of each query."""
+        """What is answered to each query."""
         return self.of
 
     def whitened(self, rows: Vector) -> Vector:
@@ -146,7 +146,7 @@ class SampledLabels:
     -----
     The draw itself is what hides: a label from Bernoulli(p) holds :math:`p (1 - p)` about its score for the logistic loss, a
     count :math:`e^z` for the Poisson loss, one of several classes :math:`\mathrm{diag}(p) - p p^T` about their scores for the
-    softmax loss. Other losses tell no distribution, and are refused. There is no scale to calibrate.
+    softmax loss. Other losses have no distribution, and are refused. There is no scale to calibrate.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class SampledLabels:
 
     @property
     def what(self) -> str:
-        """What is told of each query."""
+        """What is answered to each query."""
         return "label"
 
     def whitened(self, rows: Vector) -> Vector:
@@ -281,7 +281,7 @@ def _check_sizes(features: Vector, scale: float) -> None:
         row = int(np.argmax(np.any(too_large, axis=1)))
         raise InvalidInputError(
             f"X_query must be below {LARGEST_QUERY * min(scale, 1.0):g} behind the preprocessing, {LARGEST_QUERY:g} times the "
-            f"noise's scale where that is below one; row {row} is not. Drop it: nobody asks such a query."
+            f"noise's scale where that is below one; row {row} is not. Drop it: such a query is never asked."
         )
 
 
@@ -297,7 +297,7 @@ def _answers_of_each(of: str, fit: Fit) -> int:
     if of != "score" and not fit.loss.shares:
         what = "SampledLabels" if of == "label" else "of='probability'"
         raise InvalidInputError(
-            f"{what} of several outputs is for classes with the softmax loss, whose probabilities the model tells; this "
+            f"{what} of several outputs is for classes with the softmax loss, whose probabilities the model gives; this "
             f"model's loss is {fit.loss.name}: use fisherleak.Answers with of='score'."
         )
     return fit.outputs

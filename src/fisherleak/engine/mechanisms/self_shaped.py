@@ -83,10 +83,10 @@ class Posterior(NoisePanel):
 
     Notes
     -----
-    **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted. Over the features of row i
-    the information is :math:`J^T H J / T + \omega^2 (u u^T + h H^{-1})`, :math:`u = H^{-1} x`, :math:`h = x \cdot u`; the label
-    enters the first term only. Of K numbers, :math:`N(w^*, T I_K \otimes H^{-1})`, the first terms of all outputs add up and
-    the second counts K times. Other losses and folded preprocessing are refused by name.
+    **What holds, and when.** Exact for the squared loss, the covariance's dependence on the data counted. Over the features
+    of row i the information is :math:`J^T H J / T + \omega^2 (u u^T + h H^{-1})`, :math:`u = H^{-1} x`, :math:`h = x \cdot
+    u`; the label enters the first term only. Of K numbers, :math:`N(w^*, T I_K \otimes H^{-1})`, the first terms of all
+    outputs add up and the second counts K times. Other losses and folded preprocessing are refused by name.
 
     Examples
     --------
@@ -162,11 +162,11 @@ class ObjectivePerturbation(EqualByShape, NoisePanel):
         How many draws the information is averaged over for losses other than the squared; 100 or more.
     shape : array of shape (p, p), optional
         C, symmetric positive definite, over coefficients, then the intercept; a public matrix, the identity if not given. One
-        that was made of the rows tells of them, which is not counted.
+        that was made of the rows reveals something about them, which is not counted.
 
     Notes
     -----
-    **What holds, and when.** Exact for the squared loss, the shape's dependence on the data counted: beside
+    **What holds, and when.** Exact for the squared loss, the covariance's dependence on the data counted: beside
     :math:`J^T H C^{-1} H J / \sigma^2` it is, for C = I, over the features
     :math:`\omega^2 [2 (u u^T + h B) + |x|^2 B^2 + |u|^2 I + x k^T + k x^T]`, :math:`B = H^{-1}`, :math:`u = B x`,
     :math:`h = x \cdot u`, :math:`k = B u`; with :math:`C = L L^T` the same of parameters :math:`L^T w` and rows

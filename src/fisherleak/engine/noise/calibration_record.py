@@ -1,7 +1,7 @@
 """How the scale of a noise was found, as a record that travels with it: what a model card may say, and what must not leave.
 
-A scale that was computed from the rows that are present tells about the row that decides it. So a noise keeps over what it was
-calibrated, and a release can say so by name.
+A scale that was computed from the rows that are present reveals something about the row that decides it. So a noise keeps
+over what it was calibrated, and a release can say so by name.
 
 Also here: what is asked of a noise, and the checks that every noise and every user of one shares.
 """
@@ -227,7 +227,7 @@ class Noise(Protocol):
         """Of noise vectors along the last axis: (..., size) -> (...)."""
 
     def record(self) -> Json:
-        """JSON types that tell it apart from every other: at least ``kind``, a name in ``NOISES``, and ``scale``."""
+        """JSON types that distinguish it from every other: at least ``kind``, a name in ``NOISES``, and ``scale``."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

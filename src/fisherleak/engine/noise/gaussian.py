@@ -96,8 +96,8 @@ class Gaussian(EqualByShape, OneDraw):
         Set by :func:`fisherleak.calibrate` with ``shape="least-loss"``: the loss that this noise costs is at most 1 + gap
         times the least. Says how it was found, and is no part of what it is: noises that differ in it alone are equal.
     calibrated : Calibration, optional
-        How the scale was found: set by :func:`fisherleak.calibrate`, not compared. Gone at another scale, but for a shape
-        that is the rows' own.
+        How the scale was found: set by :func:`fisherleak.calibrate`, not compared. Gone at another scale, but for a
+        covariance that is computed from the rows.
 
     Notes
     -----

@@ -49,7 +49,7 @@ STEP = 0.7
 NEAR = 5.5
 """How far, in spreads, bounds and refits go: what lies beyond has a weight of 4e-8."""
 REFITS = 0.7
-"""Step of refits, in spreads or in the distance of the poles, held against twice the step."""
+"""Step of refits, in spreads or in the distance of the poles, compared with twice the step."""
 SETTLED = 2e-4
 """Part of a mean by which the rules with one and with two steps may differ: in the share a quarter of it at most."""
 COARSE = 1.5

@@ -191,7 +191,7 @@ class SGDAccountant:
     tolerance : float
         Relative error of an eigenvalue at which Lanczos' method stops; what is left of it is added.
     directions : int
-        Random directions for :meth:`dfil` in each step, where no matrices are stored; drawn anew every time.
+        Random directions for :meth:`dfil` in each step, where no matrices are stored; drawn again every time.
     batch : int
         Examples at a time.
     random_state : int, optional

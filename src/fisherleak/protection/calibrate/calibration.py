@@ -134,7 +134,7 @@ class Attack(Protocol):
     """What is asked of an attacker that noise can be calibrated against."""
 
     def certain_accuracy(self, noise: Noise) -> Array:
-        """How often each attacked row is guessed right, (m,), never less and never growing with the noise's scale.
+        """How often each attacked row is guessed correctly, (m,), never less and never growing with the noise's scale.
 
         Refuses what has no closed form.
         """
@@ -223,14 +223,14 @@ def calibrate(
     rows_per_person: int | None = None,
     random_state: Seed = None,
 ) -> Noise:
-    r"""The least noise, of the same kind as the leakage's or of a given shape, that keeps eta at or below a limit.
+    r"""The least noise, of the same kind as the leakage's or of a given covariance, that keeps eta at or below a limit.
 
     Parameters
     ----------
     leakage : Leakage, or an attack
-        Of one release; its noise gives the kind (and shape), not the scale: for :class:`fisherleak.Answers` it is the noise on
-        each answer that is found, for :class:`fisherleak.Posterior` the temperature. Or :class:`fisherleak.attacks.WhiteBox` or
-        :class:`fisherleak.attacks.Membership`, with ``accuracy`` in place of ``eta``.
+        Of one release; its noise gives the kind (and covariance), not the scale: for :class:`fisherleak.Answers` it is the
+        noise on each answer that is found, for :class:`fisherleak.Posterior` the temperature. Or
+        :class:`fisherleak.attacks.WhiteBox` or :class:`fisherleak.attacks.Membership`, with ``accuracy`` in place of ``eta``.
     eta : float
         The limit, greater than zero.
     over : {"max", "mean", "group", "person", "dataset", "any-record"}, or int for attacks
@@ -244,20 +244,20 @@ def calibrate(
         The group of each row, for ``over="group"``, or the person, for ``over="person"``: values that several rows of a person
         have in common then count once (:meth:`Leakage.by_person`).
     bounds : mapping, optional
-        For ``over="any-record"``: of each column (low, high), or its levels; of the label (low, high) under "label"; or a norm
-        of all features together under "norm". Columns left out take their observed range on the finest of a few public
-        grids on which the two values farthest out have the same bound (an outlier makes it coarser, and tells its rough size:
-        declare such ranges), and levels with at least five rows. Measured end to end, the scale and centre in which noise
-        without a shape acts on a scaled column follow from its bounds, (high - low) / sqrt(12) and (low + high) / 2, so that
-        no row moves them; the noise remembers that, and :func:`fisherleak.release` does the same.
+        For ``over="any-record"``: of each column (low, high), or its categories; of the label (low, high) under "label"; or a
+        norm of all features together under "norm". Columns left out take their observed range on the finest of a few public
+        grids on which the two values farthest out have the same bound (an outlier makes it coarser, and shows its rough size:
+        declare such ranges), and categories with at least five rows. Measured end to end, the scale and centre in which noise
+        without a covariance acts on a scaled column follow from its bounds, (high - low) / sqrt(12) and (low + high) / 2, so
+        that no row moves them; the noise remembers that, and :func:`fisherleak.release` does the same.
     shape : optional
         Of Gaussian noise; the leakage's own noise if not given. "least-loss" costs the least training loss,
         :math:`\mathrm{tr}(H S) / 2` to second order, among all covariances S that keep the limit; "isotropic" is the same
         on every parameter; "hessian" is S in proportion to the inverse Hessian, as in posterior sampling; with
         ``over="any-record"`` both are of the rows at no parameters (the Gram matrix and the penalty), "least-loss" for all rows
-        that could be there, evenly, and what they tell is counted. Or a matrix of shape (p, p), or a :class:`Leakage` of public
-        rows, whose least-loss shape is used here. A shape is over the released parameters: coefficients, then the intercept;
-        where preprocessing is folded in, those in raw units.
+        that could be there, evenly, and what they reveal is counted. Or a matrix of shape (p, p), or a :class:`Leakage` of
+        public rows, whose least-loss covariance is used here. A covariance is over the released parameters: coefficients,
+        then the intercept; where preprocessing is folded in, those in raw units.
     gap : float
         For least-loss noise, 0.01 if not given: its cost is certified to be at most 1 + gap times the least. What was reached
         is ``.gap`` of the noise; where 200 passes over the rows do not reach it, ``NotConvergedError`` says so.
@@ -280,8 +280,9 @@ def calibrate(
 
     Notes
     -----
-    Where scale and shape depend on the data, what the release reveals has a second term beside eta: :func:`fisherleak.counted`
-    computes it for "max". A shape that comes from public rows, or a matrix that does, has none but for its scale.
+    Where scale and covariance depend on the data, what the release reveals has a second term beside eta:
+    :func:`fisherleak.counted` computes it for "max". A covariance that comes from public rows, or a matrix that does, has
+    none but for its scale.
 
     A scale that the rows present decide depends on the data, and most on the row that decides it: for "max", "mean", "group",
     "person" and "dataset" publishing it reveals something that is not counted, and :func:`fisherleak.release` warns
@@ -292,15 +293,15 @@ def calibrate(
     is rounded up to a power of :math:`2^{1/4}` times a random public offset, so that small changes of the data change nothing,
     and replacing a whole row by another record within the bounds changes the published value with at most the probability that
     ``noise.calibrated.probability`` says (in coarse steps, over offsets; 1 where no more is known). ``noise.calibrated`` also
-    has the bounds, step and offset, for a card, and as ``confidential`` the bound and what a search found from below: numbers
-    of the data, which no record, copy or pickle of the noise holds. Weights, and the frame of noise on folded scales, are
-    taken as public. One release, rows in memory, affine preprocessing and the package's own losses; else refused by name.
+    has the bounds, step and offset, for a model card, and as ``confidential`` the bound and what a search found from below:
+    numbers of the data, which no record, copy or pickle of the noise holds. Weights, and the frame of noise on folded scales,
+    are taken as public. One release, rows in memory, affine preprocessing and the package's own losses; else refused by name.
 
     With ``shape="hessian"`` the covariance is :math:`s^2 H^{-1}`, H the Hessian of these rows where all parameters are zero
     (that of the squared loss is the same everywhere), so that no label or parameter shapes it, and the limit is on both terms
     of what the release reveals, the mean's and the covariance's (``confidential.second`` is the bound on the latter). With
     ``shape="least-loss"`` it is :math:`s^2 H^{-1} (H \# N) H^{-1}`, # the geometric mean of two matrices and N the second
-    moment of what rows within the bounds, evenly, pull at a model: it costs less and tells more by itself. No row that is
+    moment of what rows within the bounds, evenly, pull at a model: it costs less and reveals more by itself. No row that is
     there decides which rows weigh, so that no ``gap`` is certified, and the least there is may be about half. The
     noise then holds H: keep it internal; its record says the shape by name, and a release is rounded to a grid that
     follows from the bounds alone. A matrix, or a leakage of public rows, must not depend on the rows: it is taken as public.
@@ -519,8 +520,8 @@ def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
         return noise
     if calibrated.by_present_rows:
         warnings.warn(
-            f"The scale of this noise was computed from the rows present (over='{calibrated.over}'), so that the scale itself "
-            "tells about the row that decides it: use over='any-record' for a release.",
+            f"The scale of this noise was computed from the rows present (over='{calibrated.over}'), so the scale itself "
+            "reveals something about the row that decides it: use over='any-record' for a release.",
             UncountedScaleWarning,
             stacklevel=stacklevel,
         )

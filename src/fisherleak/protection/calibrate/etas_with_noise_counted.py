@@ -1,4 +1,4 @@
-r"""What a release reveals with its noise counted: noise that was calibrated on the data tells of them too.
+r"""What a release reveals with its noise counted: noise that was calibrated on the data reveals them too.
 
 For a release :math:`t \sim N(w^*, S)` of which the data move both the mean and the covariance, the information about
 values a and b is exactly
@@ -226,7 +226,7 @@ class CountedEtas:
     first : array of shape (k,)
         Eta by the mean alone: what :meth:`Leakage.per_example` gives with this noise.
     second : array of shape (k,)
-        Eta by the noise's scale and shape alone.
+        Eta by the noise's scale and covariance alone.
     eta : array of shape (k,)
         By both: the root of the largest eigenvalue of the sum of both terms.
     noise : Gaussian

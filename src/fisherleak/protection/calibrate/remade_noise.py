@@ -106,16 +106,18 @@ def made_anew(jacobian: Jacobian, noise: Any, count: int) -> MadeAnew:
     if jacobian.folding is not None:
         _refuse(
             told.shape,
-            "is made anew without a row behind public preprocessing only: measure with public='preprocessing'",
+            "is computed again without a row behind public preprocessing only: measure with public='preprocessing'",
         )
     curved = [attribute.name for attribute in jacobian.attributes if attribute.local]
     if curved:
-        _refuse(told.shape, f"is made anew behind affine preprocessing only, and that of column '{curved[0]}' is not")
+        _refuse(
+            told.shape, f"is computed again behind affine preprocessing only, and that of column '{curved[0]}' is not"
+        )
     found = MadeAnew(jacobian, noise, told.asked)
     if found.steps(count) > 1:
         _refuse(
             told.shape,
-            f"would have to be made anew without each of {count} rows, which takes long: ask about some, "
+            f"would have to be computed again without each of {count} rows, which takes long: ask about some, "
             "fisherleak.attacks.Membership(model, X, y, rows=[...]).accuracy(noise), or calibrate with over='any-record'",
         )
     return found

@@ -90,7 +90,7 @@ def checked_bounds(bounds: Any) -> dict[str, Any]:
 
 
 def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> AllowedRecords:
-    """What users may pass as ``bounds=``, held against the rows that are present."""
+    """What users may pass as ``bounds=``, compared with the rows that are present."""
     given = checked_bounds(bounds)
     names = [attribute.name for attribute in jacobian.attributes]
     unknown = [name for name in given if name not in {LABEL, NORM, *names}]
@@ -202,7 +202,7 @@ def _check_rows(what: str, count: int, remedy: str) -> None:
     if count < FEWEST_IN_ALL:
         raise InvalidInputError(
             f"{what} has {count} row{'s' * (count != 1)}, and what could be there is taken from {FEWEST_IN_ALL} or more only, "
-            f"or it would tell about single ones: declare it with `{remedy}`."
+            f"or it would reveal single ones: declare it with `{remedy}`."
         )
 
 
@@ -255,7 +255,7 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
     rare = int(np.sum((counts > 0) & (counts < FEWEST)))
     if rare:
         raise InvalidInputError(
-            f"Column '{name}' has {rare} categor{'ies' if rare > 1 else 'y'} with fewer than {FEWEST} rows, which tell who has "
+            f"Column '{name}' has {rare} categor{'ies' if rare > 1 else 'y'} with fewer than {FEWEST} rows, which show who has "
             f"them: pool them, OneHotEncoder(min_frequency={FEWEST}), or declare all categories with "
             f"bounds={{'{name}': [...]}}."
         )

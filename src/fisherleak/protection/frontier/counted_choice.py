@@ -454,8 +454,8 @@ def drawn_choice(
         return CountedChoice(points[0], eta, 0.0, eta, task.over, 1)
     if task.rows_per_person is not None and task.rows_per_person > 1:
         raise InvalidInputError(
-            f"rows_per_person is {task.rows_per_person}, and what a choice among {among} candidates tells is not counted for "
-            "people: leave one, penalties=[1.0] and shapes=['hessian'] say, or release one by name with choice=."
+            f"rows_per_person is {task.rows_per_person}, and what a choice among {among} candidates reveals is not counted "
+            "for people: leave one, penalties=[1.0] and shapes=['hessian'] say, or release one by name with choice=."
         )
     told, offset = share * eta, drawn_offset(rng)
     points = _admitted(points, margins, offset)

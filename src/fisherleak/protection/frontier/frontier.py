@@ -98,7 +98,8 @@ class Frontier(Shown, Pickled):
         for eta in sorted({point.eta for point in self.points}):
             best = self.best(eta)
             of = "×" if self.task.given is None else "l2"
-            how = f"{best.shape} noise, penalty {of} {best.penalty:g}, {best.weighting} weights"
+            weights = "" if best.weighting == "none" else f", {best.weighting} weights"
+            how = f"{best.shape} noise, penalty {of} {best.penalty:g}{weights}"
             pairs.append((f"eta {eta:g}", f"loss {best.loss:.4g}: {how}"))
         measured = f"{self.held_out:,} held-out rows" if self.held_out else "training rows"
         pairs.append(("without noise", f"loss {self.loss:.4g}"))
@@ -159,7 +160,7 @@ class Frontier(Shown, Pickled):
         eta : float, optional
             The limit that the choice and the released model keep together; that of ``protect`` by default.
         share : float
-            Part of the limit that the choice may tell, between 0 and 1: more is a better choice, and more noise.
+            Part of the limit that the choice may use, between 0 and 1: more is a better choice, and more noise.
         random_state : int or Generator, optional
             For tests only, with ``SeededReleaseWarning``.
 
@@ -172,17 +173,18 @@ class Frontier(Shown, Pickled):
         -----
         With :math:`U_k` the held-out loss of candidate k without noise, its slope cut where one row would decide, and
         the price of its noise on a public grid, :math:`c_k`, candidate k is drawn with a probability in proportion to
-        :math:`\exp(-(U_k + c_k) / b)`. That tells of a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
-        its own loss where it is held out and through the fits where it is not, and b is such that nobody's eta of it is above
+        :math:`\exp(-(U_k + c_k) / b)`. That reveals about a row exactly :math:`\mathrm{Cov}_k(\nabla U_k) / b^2`, by
+        its own loss where it is held out and through the fits where it is not, and b is such that no row's eta of it is above
         :math:`\eta_{choice}`, the share of eta: of the rows present with ``over="max"``, of any record within the
         bounds in place of any row with "any-record". The noise then keeps :math:`\sqrt{\eta^2 - \eta_{choice}^2}`.
 
-        **What holds, and when.** Every call is a choice of its own and adds to what is told: draw once. b and the prices are
-        on a grid with a random public offset, which every choice draws anew and ``record()`` tells: given the offset they are
-        constant under small changes of a row, whatever the table, where bounds are declared. So is which candidates keep the
-        limit: one whose bound is near one that is refused is left out, how near by the same offset, and one whose limit comes
-        near what its shape tells fades out by its price. How often exchanging a whole row changes any of these has no bound,
-        and ``probability`` says 1. With "max" the scales and shapes of the noise are taken as given, as a release of it warns.
+        **What holds, and when.** Every call is a choice of its own and adds to what is revealed: draw once. b and the prices
+        are on a grid with a random public offset, which every choice draws again and ``record()`` states: given the offset
+        they are constant under small changes of a row, whatever the table, where bounds are declared. So is which candidates
+        keep the limit: one whose bound is near one that is refused is left out, how near by the same offset, and one whose
+        limit comes near what its covariance reveals fades out by its price. How often exchanging a whole row changes any of
+        these has no bound, and ``probability`` says 1. With "max" the scales and shapes of the noise are taken as given, as a
+        release of it warns.
 
         Examples
         --------
@@ -200,7 +202,7 @@ class Frontier(Shown, Pickled):
         points = [point for point in self._at(limit) if WEIGHTINGS[point.weighting] == 0]
         if not points:
             raise InvalidInputError(
-                "No candidate without weights was looked at, and what IRFIL's weights tell is not counted: call protect with "
+                "No candidate without weights was looked at, and what IRFIL's weights reveal is not counted: call protect with "
                 "weightings=['none'], or use counted=False, which warns."
             )
         rng = None if random_state is None else generator(random_state)
@@ -223,7 +225,7 @@ class Frontier(Shown, Pickled):
         return pandas.DataFrame([asdict(point) for point in self.points])
 
     def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-        """Held-out loss against eta, one line for each weighting and shape at its best penalty; dashed without noise.
+        """Held-out loss against eta, one line for each weighting and covariance at its best penalty; dashed without noise.
 
         Examples
         --------
@@ -269,7 +271,7 @@ class Frontier(Shown, Pickled):
         *,
         counted: bool = True,
     ) -> Any:
-        """A good candidate, or a given one, fitted on all rows, calibrated anew to the limit, and released.
+        """A good candidate, or a given one, fitted on all rows, calibrated again to the limit, and released.
 
         Parameters
         ----------
@@ -278,7 +280,7 @@ class Frontier(Shown, Pickled):
         choice : CountedChoice or FrontierPoint, optional
             From :meth:`choose`; or a candidate that was chosen on grounds other than these rows. If not given, public numbers
             decide penalty and covariance where ``protect`` was given no penalties and the limit is on any record within the
-            bounds, which tells nothing; elsewhere :meth:`choose` is called.
+            bounds, which reveals nothing; elsewhere :meth:`choose` is called.
         random_state : int or Generator, optional
             For tests only, with ``SeededReleaseWarning``.
         counted : bool
@@ -325,7 +327,7 @@ class Frontier(Shown, Pickled):
         limit: float | None = None,
         overwrite: bool = False,
     ) -> Any:
-        """Release, and write the model with its card: the files of ``fisherleak release``, which ``fisherleak verify`` checks.
+        """Release, and write the files of ``fisherleak release``: the model and its model card.
 
         Every call draws a release of its own, which adds to what is revealed: save once.
 

@@ -272,7 +272,7 @@ def protect(
     held_out: float = 0.25,
     random_state: Seed = None,
 ) -> Frontier:
-    r"""What a limit costs: held-out loss against eta, over penalties, weights and shapes of noise.
+    r"""What a limit costs: held-out loss against eta, over penalties, weights and covariances of noise.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def protect(
         Part of the rows on which losses are measured, between 0 and 0.9; they are trained on in ``release``. With 0, and with a
         warning of fewer than 20 rows, losses are those of the rows that models are fitted on.
     random_state : int or Generator, optional
-        Of the split and of noisy copies; 0 if not given, so that the frontier is repeatable. ``release`` draws anew.
+        Of the split and of noisy copies; 0 if not given, so that the frontier is repeatable. ``release`` draws again.
 
     Returns
     -------
@@ -322,7 +322,7 @@ def protect(
     grid decides that, so that eta is spent on the noise alone. The losses on held-out rows are for you to look at.
 
     **Missing values.** With ``over="any-record"`` an imputer that learns a mean or median is replaced: gaps are filled with the
-    centre of the declared bounds, which no row moves, and a feature tells who lacks a column that at least 5 % of the rows
+    centre of the declared bounds, which no row moves, and a feature shows who lacks a column that at least 5 % of the rows
     lack, as in ``fisherleak release``. :attr:`Frontier.filled` says with what. An imputer with a constant within the bounds
     stays as it is.
 
@@ -416,7 +416,7 @@ OPTIONS = ("over", "penalties", "weightings", "shapes", "bounds", "public", "ran
 
 
 class Protected(Wrapper):
-    """A most accurate candidate that keeps everyone below a limit, its choice counted, released.
+    """Release a most accurate candidate that keeps everyone below a limit, with its choice counted.
 
     Parameters
     ----------
@@ -427,13 +427,13 @@ class Protected(Wrapper):
     over : {"any-record", "max"}
         Whose etas are limited.
     penalties, weightings, shapes, bounds, public, held_out
-        As in :func:`fisherleak.protect`; without IRFIL's weights by default, since nobody counts what these tell.
+        As in :func:`fisherleak.protect`; without IRFIL's weights by default, since what these reveal is not counted.
     counted : bool
         Where public numbers do not decide, draw the candidate so that the choice is counted
         (:meth:`fisherleak.Frontier.choose`). False takes the best one, and ``UncountedChoiceWarning`` says that eta does not
         count it.
     share : float
-        Part of the limit that a counted choice may tell.
+        Part of the limit that a counted choice may use.
     random_state : int or Generator, optional
         For tests only, with ``SeededReleaseWarning``: without one the noise is made of the operating system's randomness.
 
@@ -494,7 +494,7 @@ class Protected(Wrapper):
         weightings = listed_weightings(self.weightings)
         if check_flag(self.counted, "counted") and set(weightings) != {"none"}:
             raise InvalidInputError(
-                f"weightings must be ['none'] where the choice is counted, since what IRFIL's weights tell is not; got "
+                f"weightings must be ['none'] where the choice is counted, since what IRFIL's weights reveal is not; got "
                 f"{list(weightings)!r}. Leave them out, or use counted=False, which warns."
             )
         asked = (self.estimator, X, y, self.eta)

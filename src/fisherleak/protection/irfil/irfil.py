@@ -121,12 +121,12 @@ class IRFIL(Wrapper):
         Limits on the weights, in units of their mean. A row at a limit keeps its eta.
     tol : float
         Stop when the standard deviation of eta, relative to its mean, is at most this. A spread that stays above it, or for 0
-        one that ends above that of the plain fit, is told by a ``ConvergenceWarning`` of scikit-learn.
+        one that ends above that of the plain fit, is reported by a ``ConvergenceWarning`` of scikit-learn.
     accelerate : bool
         Anderson mixing of the log weights: far fewer iterations to a small spread, and never a larger one than without after as
         many, for most of which two fits are needed.
     noise : Noise, optional
-        What the model is going to be released with. The weights depend on its kind and shape (on which directions of the
+        What the model is going to be released with. The weights depend on its kind and covariance (on which directions of the
         parameters it hides), not on its scale. ``fl.Gaussian(1.0)`` by default; ``fl.Laplace`` gives the same weights.
     account : {"weights-fixed", "end-to-end"}
         What is made equal: eta with the weights held fixed, the paper's, or that of the whole procedure, weights included: the

@@ -210,8 +210,8 @@ def told_by_choices(
             continue
         if notes:
             raise InvalidInputError(
-                f"Release {number} of the ledger was chosen among candidates, and what that tells is known in its own encoding "
-                f"only ({notes[0]}): encode categories alike in all releases."
+                f"Release {number} of the ledger was chosen among candidates, and what that reveals is known in its own "
+                f"encoding only ({notes[0]}): encode categories alike in all releases."
             )
         unit = max(1.0, abs(label_slope(entry))) * max([1.0, *units.values()])
         # section 7.6: lambda_max(M + eta_choice^2 I) = lambda_max(M) + eta_choice^2
@@ -224,6 +224,6 @@ def check_no_choices(entries: Sequence[Json], first: int = 1) -> None:
     chosen = [number for number, entry in enumerate(entries, first) if entry.get("choice")]
     if chosen:
         raise InvalidInputError(
-            f"Release {chosen[0]} of the ledger was chosen among candidates, and what the choice tells is known for whole rows "
-            "only: ask for etas of rows, Ledger.etas(X, y), or for what is left, Ledger.remaining(eta, X, y)."
+            f"Release {chosen[0]} of the ledger was chosen among candidates, and what the choice reveals is known for whole "
+            "rows only: ask for etas of rows, Ledger.etas(X, y), or for what is left, Ledger.remaining(eta, X, y)."
         )

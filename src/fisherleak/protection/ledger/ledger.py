@@ -96,7 +96,7 @@ def record_release(
 ) -> int:
     """Record a release in one go with the check of a limit, in given units; ``cells`` as in :class:`Rows`.
 
-    Rows of the table that are ``unread`` are held against the limit as well. Once a release was by people, limits are on them,
+    Rows of the table that are ``unread`` are compared with the limit as well. Once a release was by people, limits are on them,
     by what ``whose`` says, or the columns of the leakage's table.
     """
     limit = None if limit is None else check_positive(limit, "limit")
@@ -266,7 +266,7 @@ class Ledger(Shown):
             releases counted. Where a release of ``fisherleak release --person`` is in the ledger, it is on people: the sum of
             the etas of their rows.
         choice : CountedChoice, optional
-            From :meth:`fisherleak.Frontier.choose`, where the release is of the candidate that it drew: what the choice tells
+            From :meth:`fisherleak.Frontier.choose`, where the release is of the candidate that it drew: what the choice reveals
             is recorded too.
 
         Examples
@@ -276,8 +276,8 @@ class Ledger(Shown):
 
         Notes
         -----
-        Noise whose shape the rows decided is refused, since the shape tells too. A scale that was calibrated to the rows
-        present tells about the row that decides it, which no sum counts: ``UncountedScaleWarning`` says so.
+        Noise whose covariance the rows decided is refused, since it reveals something too. A scale that was calibrated to the
+        rows present reveals something about the row that decides it, which no sum counts: ``UncountedScaleWarning`` says so.
         """
         noise: Any = getattr(leakage, "_noise", None)
         publishable(noise)
@@ -374,7 +374,7 @@ class Ledger(Shown):
     def carry_to(self, path: str | Path) -> Ledger:
         """Start a new ledger from the totals of this one, for rows that were corrected, other ids or another target.
 
-        The new ledger counts what each id has had here, as squares of etas, on the safe side: ``etas`` and ``remaining`` tell
+        The new ledger counts what each id has had here, as squares of etas, on the safe side: ``etas`` and ``remaining`` show
         it, ``leakage`` is refused for such rows. It compares no values with those of releases before, but for rows with new
         ids: one that has the values of a recorded row carries its total. Releases are numbered on. This ledger can be read
         from then on, and takes no more releases.

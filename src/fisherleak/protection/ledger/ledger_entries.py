@@ -2,9 +2,9 @@ r"""One release as a ledger keeps it: what is needed to compose it exactly with 
 
 The information of a release about its rows is :math:`J_i^T J_i` with
 :math:`J_i = -B\,[\,a\, x w^T E + r E,\; c\, x\,]` (``engine.jacobian``). B, with the noise in it, w, the loss and how raw
-columns become features (E, levels, an offset) are small and kept; x and y are those of the table that is held against it later.
-A row that was not part of the release is one of weight zero. Rows are known by keyed digests of their id and of their values.
-Of a release whose noise the data shape, the mechanism and H^-1 are kept in place of B.
+columns become features (E, levels, an offset) are small and kept; x and y are those of the table that is compared with it
+later. A row that was not part of the release is one of weight zero. Rows are known by keyed digests of their id and of their
+values. Of a release whose noise the data shape, the mechanism and H^-1 are kept in place of B.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def held_against(
     target: str | None = None,
     unread: UnreadRows = NONE,
 ) -> SpentOnRows:
-    """The ledger held against the rows of a table; ``cells`` and ``target`` as in :class:`Rows`."""
+    """The ledger compared with the rows of a table; ``cells`` and ``target`` as in :class:`Rows`."""
     content = read_content(path)
     if not count_of(content):
         raise InvalidInputError(f"'{path}' records no release yet: nothing has been spent.")

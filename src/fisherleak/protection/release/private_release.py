@@ -75,8 +75,8 @@ class PrivateRelease(Wrapper):
     eta : float
         The limit on Fisher information loss.
     over : {"any-record", "max", "mean", "dataset"}
-        What is limited, as in :func:`fisherleak.calibrate`. By default the eta of whoever could have been in the table, so that
-        nobody's row decides the noise's scale; with the others that scale tells about the row that decides it, and
+        What is limited, as in :func:`fisherleak.calibrate`. By default the eta of any record within the bounds, so that no row
+        decides the noise's scale; with the others that scale reveals something about the row that decides it, and
         ``UncountedScaleWarning`` says so.
     attributes : names, optional
         The attributes that count, without the label. Everything, with the label, by default. Not for "dataset".
@@ -91,7 +91,7 @@ class PrivateRelease(Wrapper):
         For tests only, with a warning: see :func:`fisherleak.release`.
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters, as in :func:`fisherleak.release`: by
-        default nothing, and eta counts end to end. Levels that an encoder learned, and classes of y, are accepted where at
+        default nothing, and eta counts end to end. Categories that an encoder learned, and classes of y, are accepted where at
         least five rows have each; with "levels", always.
     bounds : mapping, optional
         For "any-record": the values that could be there, as in :func:`fisherleak.calibrate`. What is not declared is taken from

@@ -104,13 +104,13 @@ def release(
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters. "nothing": scalers are folded into
         the model, whose coefficients and intercept leave in raw units; what imputers fill in (means, medians) leaves as one
-        more noisy parameter for each column; levels of encoders must be declared (``categories=``), or counted with ``rows``;
-        other steps that learned something are refused by name. "levels": the same, with the levels that encoders learned
-        public. "preprocessing": all that the steps before the model learned is public, the paper's assumption. Steps that
-        hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
+        more noisy parameter for each column; categories of encoders must be declared (``categories=``), or counted with
+        ``rows``; other steps that learned something are refused by name. "levels": the same, with the categories that
+        encoders learned public. "preprocessing": all that the steps before the model learned is public, the paper's
+        assumption. Steps that hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
     rows : (X, y), optional
-        The rows that the model was fitted on, of which nothing is kept. For a pipeline whose encoders learned their levels:
-        each level must have at least five rows, and so must each class. Rarer levels are pooled by the encoder
+        The rows that the model was fitted on, of which nothing is kept. For a pipeline whose encoders learned their categories:
+        each category must have at least five rows, and so must each class. Rarer categories are pooled by the encoder
         (``min_frequency=5``, ``handle_unknown="infrequent_if_exist"``), at least five rows together; their names do not
         leave. For a Fit with ``fl.ObjectivePerturbation`` of a loss other than the squared: it minimises the perturbed
         objective on them. For an imputer with indicators: at least five rows lack each column that has one, and five have it.
@@ -118,27 +118,27 @@ def release(
         Of each column (low, high), declared: what an imputer fills gaps with is clipped to them after the draw, so that it is a
         plausible value. Columns that are not named keep the noisy value, which may be far outside.
     person : str or array of shape (n,), optional
-        With ``rows``: a column of X, or whose row each is. Levels, classes and gaps are then shared by five people at least,
-        where it is five rows without. What the noise hides of a person is asked of the noise:
+        With ``rows``: a column of X, or whose row each is. Categories, classes and gaps are then shared by five people at
+        least, where it is five rows without. What the noise hides of a person is asked of the noise:
         ``fl.calibrate(fl.measure(..., person=ids), eta=1.0)``.
 
     Returns
     -------
     model or Released
-        An object of the same classes, made anew from their constructors' parameters: coefficients, intercept, classes, column
-        names, levels of encoders, which column goes where. Scalers that are folded in are left out. A Fit gives a
+        A new object of the same classes, made from their constructors' parameters: coefficients, intercept, classes, column
+        names, categories of encoders, which column goes where. Scalers that are folded in are left out. A Fit gives a
         :class:`Released` record.
 
     Notes
     -----
-    Noise without a shape acts on (coefficients times their columns' scales, level at their centres) where scalers are folded
-    in, and on the parameters themselves elsewhere. Scales and centres come from the bounds that were declared when the noise
-    was calibrated, ``fl.calibrate(..., over="any-record", bounds=...)``. Of other columns they come from the rows, on a public
-    grid, and a row whose removal moves one of them can be recognised (:meth:`Leakage.membership`). A shape is over raw
-    coefficients, then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills with c and whose
-    public centre is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard deviation of its
-    own noise: the bits below would tell more than the noise hides. Raw parameters are computed from these and from the grid
-    alone. Draws of mechanisms have 30 significant bits.
+    Noise without a covariance acts on (coefficients times their columns' scales, intercept at their centres) where scalers
+    are folded in, and on the parameters themselves elsewhere. Scales and centres come from the bounds that were declared when
+    the noise was calibrated, ``fl.calibrate(..., over="any-record", bounds=...)``. Of other columns they come from the rows,
+    on a public grid, and a row whose removal moves one of them can be recognised (:meth:`Leakage.membership`). A covariance
+    is over raw coefficients, then the raw intercept, then :math:`w_k (c_k - m_k)` for each column k that an imputer fills
+    with c and whose public centre is m. There, each parameter is a multiple of a power of two, at most 1/1024 of the standard
+    deviation of its own noise: the bits below would reveal more than the noise hides. Raw parameters are computed from these
+    and from the grid alone. Draws of mechanisms have 30 significant bits.
 
     **What holds, and when.** With public "nothing" or "levels", what leaves is what ``fl.measure(..., public="nothing")`` with
     this noise measured; with "preprocessing", what ``fl.measure`` measures by default. Constructors' parameters, classes and

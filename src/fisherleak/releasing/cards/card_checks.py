@@ -1,7 +1,7 @@
 """Whether the fields of a model card agree: what follows from other fields is computed again and compared, its sentences too.
 
-No table is needed for this. What follows from the table alone (columns, bounds that were taken from rows) is held against a new
-card by an audit (``confirmations``).
+No table is needed for this. What follows from the table alone (columns, bounds that were taken from rows) is compared with a
+new card by an audit (``confirmations``).
 
 Also here: what a card says of a penalty and of a covariance that were not given: written again from its other fields.
 

@@ -1,6 +1,6 @@
 """Whether a model's file holds what its model card accounts for and nothing else: it is built again from these, and compared.
 
-All of a released model but its parameters follows from its card. The parameters are read off their places, held against the
+All of a released model but its parameters follows from its card. The parameters are read off their places, compared with the
 card's grid, and put into a model that is built anew. The file must be that model's, byte for byte. Where it was written with
 other versions of scikit-learn or skops, the nodes of both are compared: what versions name differently is in one table, and a
 node, key, attribute or member that is not known is refused.

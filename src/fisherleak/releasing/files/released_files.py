@@ -152,7 +152,7 @@ def save_model(
         The column, or columns, that the limit is on: it holds for every value of each.
     over : {"any-record", "max"}
         Whose etas the limit is on: of any record within the bounds in place of any row, so that no row decides the noise's
-        scale; or of the rows that are there, whose scale tells about the row that decides it.
+        scale; or of the rows that are there, whose scale reveals something about the row that decides it.
     bounds : mapping, optional
         In the columns' own units: (low, high) of numbers and of the target. The centre and scale in which noise acts on a
         column follow from them, so that no row moves these. For "any-record" they say who could be in the table; others are

@@ -121,9 +121,8 @@ def _check_fills(columns: CardColumns, bounds: Mapping[str, tuple[float, float]]
         if value != centre:
             raise UnsupportedModelError(
                 f"SimpleImputer fills gaps of column '{name}' with {value:g}, and a model with a model card fills "
-                "them with the "
-                f"centre of its bounds, {centre:g}: use SimpleImputer(), whose gaps get that centre and a feature that tells "
-                f"of them. {WITHOUT}"
+                f"them with the centre of its bounds, {centre:g}: use SimpleImputer(), whose gaps get that centre and a "
+                f"feature that shows them. {WITHOUT}"
             )
 
 

@@ -32,12 +32,12 @@ from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.releasing.noise.shaping import covariance_words
 
 WHOLE = (
-    "The file holds what its model card and parameters give, and the model card what model cards have. Nothing else is in "
-    "either. The file was built again and compared byte for byte, or node by node where other versions of scikit-learn "
+    "The file follows from its model card and parameters, and the model card has the fields of a model card. Nothing else "
+    "is in either. The file was built again and compared byte for byte, or node by node where other versions of scikit-learn "
     "or skops wrote it. Names, categories and settings are as the publisher gave them; an audit checks them against the table."
 )
 WHOLE_EARLIER = (
-    "File and card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters (but for the last "
+    "File and model card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters (but for the last "
     "digits of intercepts) were checked. The numbers, times, orders and system in the file were not, and can carry "
     "other data."
 )

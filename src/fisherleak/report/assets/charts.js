@@ -135,7 +135,7 @@ function tradeoff(colours, data, description, sigma, paper, narrow) {
     splitLine: { show: true, lineStyle: { color: colours.rule } }, axisLabel: { formatter: format, showMinLabel: false, showMaxLabel: false },
   });
   const marks = (k, more) => ({ silent: true, symbol: "none", data: [...lines.map((l) => (k ? { ...l, label: { show: false } } : l)), ...more] });
-  const levels = [level(colours, "without noise", { yAxis: data.without_noise }, "insideEndTop"), level(colours, "ignores the columns", { yAxis: data.baseline }, "insideStartBottom")];
+  const levels = [level(colours, "without noise", { yAxis: data.without_noise }, "insideEndTop"), level(colours, "baseline", { yAxis: data.baseline }, "insideStartBottom")];
   const series = [utilityBand(colours, data.points), {
     type: "line", name: "utility", z: 3, data: data.points.map((p) => [p.scale, p.utility]), symbolSize: 7,
     lineStyle: { color: colours.accent, width: 2.5 }, itemStyle: { color: colours.accent }, markLine: marks(0, levels),

@@ -18,20 +18,20 @@ LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under
 MOST_NAMED = 10
 """Columns that a sentence names at most."""
 OWN_SHAPE = (
-    "The covariance of the noise follows from these rows. What it reveals by itself is counted in etas of rows and of "
-    "their values; "
-    "attacks and etas of several rows together hold it fixed, and are a little too small. Shares of values count it too, with "
-    "the noise's covariance made anew for each value at the same scale; for noise of least loss they are upper bounds. "
-    "Membership, where it is measured, is how often the best test is correct with the noise's covariance made anew without the "
-    "row, at the same scale."
+    "The covariance of the noise follows from these rows. Etas of rows and of their values count what it "
+    "reveals by itself. "
+    "Attacks and etas of several rows together hold it fixed, and are a little too small. Shares of values count it too: "
+    "the covariance is computed again for each value, at the same scale. For noise of least loss shares are upper bounds. "
+    "Membership, where it is measured, is how often the best test is correct, with the covariance computed again without "
+    "the row, at the same scale."
 )
 DEVIATIONS = "standard deviations of its column (rounded to a public grid, within 9 %)"
 WIDTHS = "units of the width of its declared bounds over √12"
 BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
 
 FIXED_SCALE = (
-    "The scale of this noise was found for a limit, and one row can change it: figures here hold it fixed, and a rule on "
-    "membership counts it."
+    "The scale of this noise was computed for a limit, and one row can change it. The figures here hold it fixed; a rule "
+    "on membership counts that change."
 )
 
 
@@ -75,8 +75,8 @@ def policy_scope(audit: Audit) -> str:
     options = ", ".join(f"{name.replace('_', '-')} {_shown(getattr(settings, name))}" for name in other)
     told = (
         f"Checked for the model of {design.n:,} of {design.rows_read:,} rows (held-out {settings.held_out:g}, seed "
-        f"{settings.seed}){f', with {options}' if options else ''}. Rows that are held out, and columns that are left out, are "
-        "in no rule."
+        f"{settings.seed}){f', with {options}' if options else ''}. No rule covers "
+        "rows that are held out or columns that are left out."
     )
     about = set() if audit.policy is None else set(audit.policy.sections)
     nothing = () if about - {"utility", "require"} else (LIMITS_NOTHING,)
@@ -92,12 +92,12 @@ def _uncovered(audit: Audit) -> Iterator[str]:
     if unbounded:
         yield (
             f"{_listed(unbounded)} {'has' if len(unbounded) == 1 else 'have'} no declared bounds: public centres and scales "
-            "follow from the rows. Of columns with rules no other value of one row changes them. Of others it may, which is in "
-            "no rule."
+            "follow from the rows. In columns with rules, no other value of one row changes them. In other columns it may, and "
+            "no rule covers that."
         )
     lacking = [f"'{feature.name}'" for feature in features if feature.gaps.rows and feature.kind == "number"]
     if lacking:
-        yield f"Whether a value of {_listed(lacking)} is missing is in no rule on columns."
+        yield f"Whether a value of {_listed(lacking)} is missing is covered by no rule on columns."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -119,7 +119,7 @@ def _label_unit(target: Target) -> str:
     """What a standard unit of the label is, the same whether or not the model is fitted in it."""
     if target.classes:
         return "as the model sees it"
-    return "in its unit too" if target.standardised else f"in {DEVIATIONS if target.bounds is None else WIDTHS}"
+    return f"in {DEVIATIONS if target.bounds is None else WIDTHS}"
 
 
 def _classes_sentence(count: int) -> str:
@@ -132,9 +132,9 @@ def _classes_sentence(count: int) -> str:
 
 def _people_sentence(column: str | None, people: int, rows: int) -> str:
     return (
-        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set, and where etas "
-        "of people or of their values in a column are said, all rows of the person are taken together, and a value that "
-        "several of them have is one value. How many rows each person has is public."
+        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set. Etas of "
+        "people, and of their values in a column, take all rows of the person together, and a value that several of these "
+        "rows have counts as one value. How many rows each person has is public."
     )
 
 

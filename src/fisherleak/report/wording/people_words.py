@@ -18,13 +18,13 @@ OF_PEOPLE = {
     ),
     "row": Word(
         "person",
-        "What the person is called in the column that tells whose rows they are, with the number of rows in brackets. The page "
+        "The person's name in the column that says whose rows they are, with the number of rows in brackets. The page "
         "shows values only where that was asked for.",
     ),
     "cell": Word(
         "largest, mean and median η of a person's values",
         "η of this column alone in all rows of a person together, what is the same in several of them as one value, everything "
-        "else known to the attacker: the largest over people, the average, and the one in the middle. Per unit of the column.",
+        "else known to the attacker: the largest over people, the average and the median. Per unit of the column.",
     ),
     "exposure": Word(
         "exposure of a person's values in a column",
@@ -42,10 +42,9 @@ OF_PEOPLE = {
     ),
     "error_typical": Word(
         "typical least error",
-        "1/η of the person in the middle (the median): for half of the people the least error of an unbiased attacker is "
-        "larger.",
+        "1/η of the median person: for half of the people the least error of an unbiased attacker is larger.",
     ),
-    "eta_max": Word("η of the most exposed person", "The largest η of any person: nobody is revealed more than this."),
+    "eta_max": Word("η of the most exposed person", "The largest η of any person: nobody is more exposed."),
     "eta_mean": Word(
         "mean η", "The average of the people's η. It hides the worst: read it with the largest and the spread."
     ),
@@ -71,27 +70,29 @@ OF_PEOPLE = {
     ),
     "attack": Word(
         "attack accuracy",
-        "How often an attacker guesses the value that all rows of a person have right, from the release and everything else, "
-        "on average over the noise. The interval covers the true figure with 95 % confidence. Compare it with the baseline and "
-        "not with zero. Stronger attackers than those tried may exist.",
+        "How often an attacker correctly guesses the value that all rows of a person have, from the release and everything "
+        "else, on average over the noise. The interval covers the true figure with 95 % confidence. Compare it with the "
+        "baseline and not with zero. Stronger attackers than those tried may exist.",
     ),
     "attack_people": Word(
         "attacks on people",
-        "How often the attacker is right about the person whom he knows best, about one person in twenty, and about the one in "
-        "the middle, over the noise; and of how many people he is right nine times in ten or more. An average hides those who "
-        "are found out. Not said of attackers who see no release.",
+        "How often the attacker guesses correctly, over the noise: for the most exposed person, for the 95 % quantile (one "
+        "person in twenty is guessed more often), and for the median person. The last column counts the people who are "
+        "guessed correctly nine times in ten or more. An average hides them. Attackers who see no release have no such "
+        "figures.",
     ),
     "distinguishable": Word(
         "telling two values apart",
-        "The release with the person's own value in all rows and the one with the value that would move the model most are two "
-        "known distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. "
-        "Tried for some people, drawn at random, and for the one with the largest η in the column.",
+        "Compare two releases: one with the person's own value in all rows, and one with the value that would move the model "
+        "most. Both distributions are known, and no test between them is correct more often than this, whatever it computes. "
+        "The moves are exact. Tried for some people, drawn at random, and for the one with the largest η in the column.",
     ),
     "membership": Word(
         "membership",
         "Whether someone was in the data at all, with all rows. The attacker knows all rows of everyone else and those of the "
         "person in question, and sees the release. Both answers are equally likely, so chance is 50 %. No attacker is correct "
-        "more often than this. The release must not tell how many rows there are: who knows all others could count.",
+        "more often than this. This holds if the release does not show the exact number of rows: an attacker who knows all "
+        "others could count.",
     ),
     "membership_auc": Word(
         "AUC",

@@ -165,7 +165,7 @@ def _columns(shown: Summary, one: str) -> str:
 
 
 def _attacks(attacks: Sequence[AttackResult]) -> str:
-    """The attacker who gains most by the release: over guessing, and over what other columns tell without any model."""
+    """The attacker who gains most by the release: over the baseline, and over what other columns reveal without any model."""
     seeing = [a for a in attacks if a.worst is not None] or attacks
     from_release = [a for a in seeing if a.attacker != SERVED] or seeing
     if not from_release:

@@ -14,6 +14,7 @@ from fisherleak.auditing.exposure.revealed import except_for
 from fisherleak.auditing.report_summary import (
     DistinguishableColumn,
     MeasuredUtility,
+    MembershipFound,
     PriceAtLimit,
     RevealedShare,
     Summary,
@@ -264,7 +265,7 @@ def _target(summary: Summary) -> Exposed | None:
     if not label.revealed:
         told = [apart for apart in summary.distinguishable if apart.attribute == label.name]
         two, what = len(summary.data.classes or ()) == 2, f"the {_named(label.name)}"
-        return None if not told else _between_two(told[0], what, f"The target is {label.name}", two)
+        return None if not told else _between_two(told[0], what, f"The target is {label.name}", two, _one(summary))
     found = label.revealed
     if all(
         value.name == label.name or not value.revealed or value.revealed.max < found.max for value in summary.values
@@ -288,18 +289,21 @@ def _category(summary: Summary) -> Exposed | None:
     most = max(found, key=lambda apart: apart.worst)
     tried = "" if categories == {apart.attribute for apart in found} else f" of {number(len(found))} tried"
     two = any(column.name == most.attribute and column.categories == 2 for column in summary.data.columns)
-    return _between_two(most, most.attribute, f"The most exposed category{tried} is {most.attribute}", two)
+    return _between_two(
+        most, most.attribute, f"The most exposed category{tried} is {most.attribute}", two, _one(summary)
+    )
 
 
-def _between_two(apart: DistinguishableColumn, what: str, which: str, two: bool) -> Exposed:
+def _between_two(apart: DistinguishableColumn, what: str, which: str, two: bool, one: str) -> Exposed:
     """A test between a value and the one most unlike it; ``two`` where there are no others."""
     whole = f"guesses {what} correctly" if two else f"who chooses between two values of {what} is correct"
     guess = "guesses it correctly" if two else "who chooses between two values is correct"
     correct, median = _correct(apart.worst), percent(apart.median, EVEN)
+    rest = "" if which.startswith("The target is") else f"{which}. "
     return Exposed(
         _above_chance(apart.worst),
         f"An attacker {whole} {correct} (chance 50 %).",
-        f"{which} (median {median} correct).",
+        f"{rest}For the median {one} the attacker is correct {median} of the time.",
         f"{which}{': an' if two and ' tried is ' not in which else '. An'} attacker {guess} {correct} "
         f"(median {median}, chance 50 %).",
     )
@@ -310,13 +314,27 @@ def _membership(summary: Summary) -> Exposed | None:
     found = summary.membership
     if found is None:
         return None
-    correct, average = _correct(found.accuracy_max), percent(found.accuracy_mean, EVEN)
+    correct, average, named = (
+        _correct(found.accuracy_max),
+        percent(found.accuracy_mean, EVEN),
+        _recognised(summary, found),
+    )
     return Exposed(
         _above_chance(found.accuracy_max),
         f"Membership: an attacker is correct {correct} (chance 50 %).",
-        f"On average the attacker, who knows all other rows, is correct {average} of the time. {found.note}".rstrip(),
-        f"Membership: an attacker is correct {correct} (average {average}, chance 50 %). {found.note}".rstrip(),
+        f"On average the attacker, who knows all other rows, is correct {average} of the time. {found.note}".rstrip()
+        + named,
+        f"Membership: an attacker is correct {correct} (average {average}, chance 50 %). {found.note}".rstrip() + named,
     )
+
+
+def _recognised(summary: Summary, found: MembershipFound) -> str:
+    """Whose membership is most exposed: the first by name, and how many more are recognised with certainty."""
+    if not found.rows:
+        return ""
+    first = found.rows[0]
+    name = f"row {first.row}" if summary.data.people is None else f"person {first.label}"
+    return f" Most exposed: {name}{f' and {number(found.recognised - 1)} more' if found.recognised > 1 else ''}."
 
 
 def _above_chance(accuracy: float) -> float:

@@ -37,7 +37,7 @@ WORDS: dict[str, Word] = {
         "All columns and labels of all rows, taken together: the best-known combination of all values. It is never below the "
         "η of any row, column or group, and grows with the number of rows.",
     ),
-    "eta_max": Word("η of the most exposed row", "The largest η of any row: no row is revealed more than this."),
+    "eta_max": Word("η of the most exposed row", "The largest η of any row: no row is more exposed."),
     "eta_mean": Word(
         "mean η", "The average of the rows' η. It hides the worst rows: read it with the largest and the spread."
     ),
@@ -81,7 +81,7 @@ WORDS: dict[str, Word] = {
     "cell": Word(
         "largest, mean and median η of a cell",
         "η of this column alone, row by row, everything else known to the attacker: the largest over the rows, the "
-        "average, and the one in the middle. Per unit of the column.",
+        "average and the median. Per unit of the column.",
     ),
     "error_least": Word(
         "least error",
@@ -91,7 +91,7 @@ WORDS: dict[str, Word] = {
     ),
     "error_typical": Word(
         "typical least error",
-        "1/η of the middle row (the median): for half of the rows the least error of an unbiased attacker is larger.",
+        "1/η of the median row: for half of the rows the least error of an unbiased attacker is larger.",
     ),
     "spread": Word(
         "spread of a column",
@@ -104,12 +104,13 @@ WORDS: dict[str, Word] = {
         "0 to 100 % for every column and unit. The attacker believes beforehand that the value is normal, around the column's "
         "mean with spread s. The share is (η̄ s)² / (1 + (η̄ s)²), with η̄² the mean of η² over that belief, the "
         "model refitted "
-        "for each value (van Trees' inequality). At one half, the release tells as much as the attacker knew. Categories have "
-        "no such share: see what attackers get.",
+        "for each value (van Trees' inequality). At 50 %, the release reveals as much as the attacker knew before. "
+        "Categories have no such share: see the attacks on them.",
     ),
     "revealed_high": Word(
         "95 % and median",
-        "Of one row in twenty a larger share is revealed than the first, and of half of the rows a larger one than the second.",
+        "For one row in twenty a larger share is revealed than the first figure, and for half of the rows a larger one than "
+        "the second.",
     ),
     "revealed_spread": Word(
         "spread started from",
@@ -144,7 +145,7 @@ WORDS: dict[str, Word] = {
     ),
     "attack": Word(
         "attack accuracy",
-        "How often an attacker guesses the column's value right from the release and everything else in the row, on "
+        "How often an attacker guesses the column's value correctly from the release and everything else in the row, on "
         "average over the noise. The interval covers the true figure with 95 % confidence. Compare it with the baseline "
         "and not with zero. Stronger attackers than those tried may exist.",
     ),
@@ -156,15 +157,15 @@ WORDS: dict[str, Word] = {
     ),
     "attack_people": Word(
         "attacks on single rows",
-        "How often the attacker is right about the row that he knows best, about one row in twenty, and about the one in the "
-        "middle, over the noise; and of how many rows he is right nine times in ten or more. An average hides those who are "
-        "found out. Not said of attackers who see no release.",
+        "How often the attacker guesses correctly, over the noise: for the most exposed row, for the 95 % quantile (one row in "
+        "twenty is guessed more often), and for the median row. The last column counts the rows that are guessed correctly "
+        "nine times in ten or more. An average hides these rows. Attackers who see no release have no such figures.",
     ),
     "distinguishable": Word(
         "telling two values apart",
-        "The release with the row's own value and the one with the value that would move the model most are two known "
-        "distributions: no test between them is right more often, whatever it computes. Exact moves, no derivative. Tried in "
-        "some rows, drawn at random, and in the one with the largest η in the column.",
+        "Compare two releases: one with the row's own value, and one with the value that would move the model most. Both "
+        "distributions are known, and no test between them is correct more often than this, whatever it computes. The moves "
+        "are exact. Tried for some rows, drawn at random, and for the row with the largest η in the column.",
     ),
     "hcr": Word(
         "least error between two values",
@@ -174,8 +175,8 @@ WORDS: dict[str, Word] = {
     "membership": Word(
         "membership",
         "Whether someone's record was in the data at all. The attacker knows all other records and the one in question, and "
-        "sees the release. Both answers are equally likely: chance is 50 %. No attacker is correct more often than this. The "
-        "release must not tell how many rows there are: who knows all others could count.",
+        "sees the release. Both answers are equally likely: chance is 50 %. No attacker is correct more often than this. This "
+        "holds if the release does not show the exact number of rows: an attacker who knows all others could count.",
     ),
     "membership_found": Word(
         "found at 1 % false alarms",
@@ -198,7 +199,7 @@ WORDS: dict[str, Word] = {
     ),
     "policy": Word(
         "policy",
-        "Limits that those who answer for the data wrote down once, in a file. A rule about something that was not measured "
+        "The limits that those responsible for the data set, in a file. A rule about something that was not measured "
         "fails. The release passes if every rule passes.",
     ),
     "rows_used": Word(

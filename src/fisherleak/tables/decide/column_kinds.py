@@ -102,7 +102,7 @@ def _identifier(name: str, dtype: Any, profile: Profile, role: Literal["id", "pe
         )
     if not is_plain(dtype):
         raise InvalidInputError(f"The {role} column '{name}' holds {dtype}, not text or numbers.")
-    note = "names the rows" if role == "id" else "tells whose rows they are; all rows of a person count as one set"
+    note = "names the rows" if role == "id" else "says whose rows they are; all rows of a person count as one set"
     return Column(name, role, False, note)
 
 
@@ -248,9 +248,9 @@ def _looks_like_id(name: str, profile: Profile) -> str:
     if order is not None and order.runs <= about * profile.different:
         why = "rows with the same value stand together"
     elif names_somebody(name):
-        why = "it is called one, and has many values in more rows"
+        why = "its name says so, and its values repeat"
     elif long:
-        why = f"it has many values{digits} in more rows"
+        why = f"it has many values{digits}, and they repeat"
     else:
         return ""
     person = f"`person={name!r}` takes rows with the same value as one person's"

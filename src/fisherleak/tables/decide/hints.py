@@ -197,7 +197,7 @@ def _people(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterator
     for name, numbers in _whole(used, profiles):
         if numbers.few is None and profiles[name].called and not is_generic(name):
             yield (
-                f"'{name}' is called an identifier and is used as a number: if it tells whose rows these are, "
+                f"'{name}' is called an identifier and is used as a number: if it says whose rows these are, "
                 f"`person={name!r}` takes it so, and `drop={[name]!r}` leaves it out."
             )
 

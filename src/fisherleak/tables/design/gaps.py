@@ -101,7 +101,7 @@ def gap_notes(filled: Sequence[Filled], told: Sequence[str]) -> list[str]:
         names = ", ".join(f"'{name}'" for name in told[:LISTED]) + _more(len(told))
         sentences.append(
             f"Where at least {SHARE:.0%} of a number's values, and those of {FEWEST} people, are missing, a feature of its own "
-            f"tells so: {names}."
+            f"shows that: {names}."
         )
     if by["level"]:
         sentences.append(

@@ -148,8 +148,10 @@ def check_ids(raw: RawTable, name: str, profile: Profile, lazily: bool) -> str:
     elif profile.distinct:
         repeated = ""
     if repeated:
-        raise InvalidInputError(f"The id column '{name}' repeats {repeated}: they cannot tell rows apart.")
-    unsure = f"Of the values of '{name}' a sample was looked at: some may repeat, and only row numbers tell rows apart."
+        raise InvalidInputError(f"The id column '{name}' repeats {repeated}: they cannot distinguish rows.")
+    unsure = (
+        f"Of the values of '{name}' a sample was looked at: some may repeat, and only row numbers distinguish rows."
+    )
     return "" if compared else unsure
 
 

@@ -39,7 +39,7 @@ FIELD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
 BLOCK = 2**24
 """Bytes read at a time: one row must fit."""
 HEAD = 2**19
-"""Bytes in which the first line is held against the rows below it."""
+"""Bytes in which the first line is compared with the rows below it."""
 MISSING = [
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>"),
     *("-1.#IND", "1.#QNAN", "-1.#QNAN", "1.#IND"),

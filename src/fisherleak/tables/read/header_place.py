@@ -26,7 +26,7 @@ COMMENT = "#"
 ARFF = re.compile(r"\s*@relation\b", re.IGNORECASE)
 MOST_TITLES = 20
 LOOKED_AT = 200
-"""Rows that titles are held against."""
+"""Rows that titles are compared with."""
 FEWEST_BELOW = 3
 """Rows below a header that tells titles from it."""
 TYPES = {

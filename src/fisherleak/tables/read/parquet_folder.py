@@ -18,7 +18,7 @@ __all__ = ["read_parquet_folder"]
 def read_parquet_folder(pattern: str | Sequence[str], columns: Sequence[str] | None = None) -> Any:
     """A table in many Parquet files, as a Dask table that :func:`fisherleak.minimise` and ``measure`` take.
 
-    Every file's footer is read and held against the first file's: a file that is damaged, lacks a column, has another one or
+    Every file's footer is read and compared with the first file's: a file that is damaged, lacks a column, has another one or
     another type is refused by name before any data are read. Missing and infinite numbers are refused when they are read,
     by file, column and row.
 

@@ -22,7 +22,7 @@ __all__ = ["chosen_sheet", "read_workbook"]
 PLAIN = {"str", "number", "bool"}
 """Kinds of cells that may be one."""
 LOOKED_AT = 2000
-"""Rows of a workbook that its first row is held against."""
+"""Rows of a workbook that its first row is compared with."""
 Cells = list[list[Any]]
 
 
@@ -126,7 +126,7 @@ def _names(
     names, below = texts[place.above], texts[place.above + 1 + place.below :]
     if header is None and reads_as_row(names, below) > 0:
         raise InvalidInputError(
-            f"{source} seems to have no header: its first row reads like somebody's. Put names above it, or read it with "
+            f"{source} seems to have no header: its first row reads like a person's. Put names above it, or read it with "
             "`header=False`; `header=True` takes that row as names all the same."
         )
     return names, place
@@ -156,7 +156,7 @@ def _merged_names(
         if reads_as_row(second, below) > 0:
             return None
         raise InvalidInputError(
-            f"{source} has a first row with names missing, and nothing tells whether the row below it is somebody's: write one "
+            f"{source} has a first row with names missing, and nothing shows whether the row below it is a person's: write one "
             "row of names, or merge each cell of the first row over all that it names. `header=True` takes the first row as "
             "names and the second as a row."
         )

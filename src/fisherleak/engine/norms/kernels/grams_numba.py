@@ -1,6 +1,6 @@
 """The small matrices J_i^T J_i of a block, compiled for the CPU: no Jacobian is kept, only columns that move are multiplied.
 
-Loaded only where numba is installed and the work is large; the tests hold it against Jacobians that are written out.
+Loaded only where numba is installed and the work is large; the tests compare it with Jacobians that are written out.
 """
 
 from __future__ import annotations

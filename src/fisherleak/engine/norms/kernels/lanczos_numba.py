@@ -4,7 +4,7 @@ With :math:`M_i v = \sum_k a\,t\, w + r\,b\, g + r^2 S v`, where :math:`b = a\,(
 :math:`t = |u|^2 b + r\,(g \cdot v)` of every release k. The first S is diagonal in the basis that is chosen, so that the others
 alone take products: one of BLAS for the group a step, and none for the first step, which all rows begin alike. The tridiagonal
 matrices of a group are solved abreast (``tridiagonal_numba``), and rows that are done leave.
-Loaded only where numba is installed and the work is large; the tests hold it against Jacobians that are written out.
+Loaded only where numba is installed and the work is large; the tests compare it with Jacobians that are written out.
 """
 
 from __future__ import annotations

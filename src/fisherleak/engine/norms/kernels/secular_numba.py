@@ -1,6 +1,6 @@
 """The secular equation compiled for the CPU: the same steps as ``secular.py``, row by row.
 
-Loaded only where numba is installed and the work is large; the tests hold it against the portable one.
+Loaded only where numba is installed and the work is large; the tests compare it with the portable one.
 """
 
 from __future__ import annotations

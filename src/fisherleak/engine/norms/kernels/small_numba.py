@@ -1,6 +1,6 @@
 """The largest eigenvalue of small matrices compiled for the CPU: Householder's reduction, then Laguerre's method.
 
-Loaded only where numba is installed and the work is large; the tests hold it against LAPACK.
+Loaded only where numba is installed and the work is large; the tests compare it with LAPACK.
 """
 
 from __future__ import annotations

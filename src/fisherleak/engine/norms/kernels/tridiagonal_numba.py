@@ -1,7 +1,7 @@
 """The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``eigenvalues.largest``, many abreast.
 
 One matrix alone is a chain of divisions that wait for one another; side by side they do not. Loaded only where numba is
-installed; the tests hold it against the portable one.
+installed; the tests compare it with the portable one.
 """
 
 from __future__ import annotations
