@@ -110,7 +110,7 @@ LINES = [
         {"check the name": f"{RELEASE} --noise 1"},
     ),
     Line(
-        "A board page needs a noise that somebody chose",
+        "A board page needs a noise scale that you choose",
         f"{AUDIT} --board board.html",
         {"--noise": f"{AUDIT} --board board.html --noise 5"},
     ),
