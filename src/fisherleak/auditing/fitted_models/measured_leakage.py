@@ -185,8 +185,7 @@ def summary_of_leakage(
             for k in order[:MOST_ROWS].tolist()
         ),
         attributes=tuple(
-            _attribute(own_etas, j, float(columns[j]), exposed, values[:, j], categories)
-            for j in range(cells.shape[1])
+            _attribute(own_etas, j, float(columns[j]), exposed, values[:, j], categories) for j in range(cells.shape[1])
         ),
         label=_label(own_etas, target, exposed, values[:, -1]),
         people=record.ExposedPeople(
