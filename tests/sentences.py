@@ -75,7 +75,7 @@ def _constants(path: Path) -> dict[str, str]:
 
 def _imported(path: Path) -> dict[str, str]:
     """Those that it has from other modules of the package."""
-    found = {}
+    found: dict[str, str] = {}
     for node in nodes_in(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fisherleak."):
             theirs = SOURCE.joinpath(*str(node.module).split(".")[1:]).with_suffix(".py")

@@ -142,7 +142,7 @@ def test_a_long_stage_has_a_line_on_a_terminal_until_it_ends_or_has_a_bar(monkey
     assert terminal.getvalue() == shown
 
 
-LONG_WORK = {
+LONG_WORK: dict[str, Callable[[Any, Any], object]] = {
     "Protecting": lambda X, y: fl.protect(Ridge(1.0), X, y, over="max", penalties=[1.0], shapes=["isotropic"]),
     "Measuring": lambda X, y: fl.measure(Ridge(1.0).fit(X, y), X, y),
     "Measuring rows": lambda X, y: fl.audit(Ridge(1.0).fit(X, y), X, y, 1.0, attacks=False),
