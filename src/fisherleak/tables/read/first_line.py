@@ -187,7 +187,9 @@ def fitting_names(
             f"The header of {source} has {len(first)} names where its rows have {width} fields, and {why}: name the columns "
             "with `columns` and `header=True`, or name the delimiter with `delimiter`."
         )
-    note = f"The header of {source} has one name fewer than its rows have fields: the first field is called '{ROW_NAMES}'."
+    note = (
+        f"The header of {source} has one name fewer than its rows have fields: the first field is called '{ROW_NAMES}'."
+    )
     return [ROW_NAMES, *first], [], note  # as R's write.table does
 
 
