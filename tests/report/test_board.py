@@ -144,6 +144,17 @@ def _shown(page: str) -> str:
     return re.sub(r"<[^>]*>", " ", page.partition("<body>")[2])
 
 
+def test_without_a_rule_it_says_that_none_was_checked(own: Summary) -> None:
+    assert own.stated is not None
+    bare = replace(own, stated=replace(own.stated, rules=()))
+    with_rules, without = (_shown(board_page(each)) for each in (own, bare))
+    assert "A rule that passed holds" in with_rules
+    assert "and which rules passed" in with_rules
+    assert "A rule that passed holds" not in without
+    assert "and which rules passed" not in without
+    assert "No rule was checked, so this page does not say how much the model reveals." in without
+
+
 def test_it_holds_nothing_measured_but_two_digits(own: Summary) -> None:
     """No figure of the summary is on the page with more than two digits, no row and no rule's value."""
     assert own.policy is not None

@@ -102,7 +102,7 @@ CASES = {
     "a delimiter at the end of rows": Case(
         PLAIN.replace("\n", ",\n").replace("y,\n", "y\n"), {"columns": ["x", "z", "y"], "header": True}, name="t.csv"
     ),
-    "a header with a name less than the rows have fields": Case(
+    "a header with one name fewer than the rows have fields": Case(
         x(AGES).to_csv().lstrip(","), {"columns": ["n", "x", "z", "y"], "header": True}
     ),
     "columns without a name": Case(csv(x(AGES, "")), {"columns": ["x", "z", "y"], "header": True}),

@@ -54,6 +54,14 @@ def test_headlines(policy: bool | None, gate: bool | None, headline: str, kept: 
     assert verdict.kept is kept
 
 
+@pytest.mark.parametrize(("recognised", "more"), [(0, ""), (1, ""), (3, " and 2 more")])
+def test_it_says_whose_membership_is_most_exposed(recognised: int, more: str) -> None:
+    made = sample.summary()
+    made["membership"]["recognised"] = recognised
+    first = made["membership"]["rows"][0]["row"]
+    assert any(line.endswith(f" Most exposed: row {first}{more}.") for line in said(made).lines)
+
+
 def test_nobody_and_nothing() -> None:
     made = sample.summary()
     made["people"]["count"] = 0

@@ -188,7 +188,9 @@ def fitting_names(
             f"The header of {source} has {len(first)} names where its rows have {fields}, and {why}: name the columns "
             "with `columns` and `header=True`, or name the delimiter with `delimiter`."
         )
-    note = f"The header of {source} has a name less than its rows have fields: the first field is called '{ROW_NAMES}'."
+    note = (
+        f"The header of {source} has one name fewer than its rows have fields: the first field is called '{ROW_NAMES}'."
+    )
     return [ROW_NAMES, *first], [], note  # as R's write.table does
 
 
