@@ -43,6 +43,7 @@ from fisherleak.releasing.cards.cards import (
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.names_on_cards import wrong_setting
 from fisherleak.releasing.files.earlier_files import in_first_words, said_before
+from fisherleak.releasing.noise.least_deviation import least_deviation
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card
@@ -244,10 +245,39 @@ def _noise(card: Json, size: int) -> str | None:
     if whole or any(math.frexp(step)[0] != 0.5 for step in steps) or len(steps) not in (1, size):
         return "grid"
     if named and told is not None and told.get("least") is None:
-        return None  # of a shape that the rows decide, uncounted: an audit computes it
+        return None  # an earlier card, whose grid follows from the covariance: an audit computes it
+    if named and told is not None and told["over"] != IN_FILES and not least_follows(card):
+        return "noise.calibrated.least"
     # of a shape that is named the grid follows from a bound on it, whatever it is
     known = from_card(noise, np.eye(1) if named else None)
     return None if card["grid"] == one_where_alike(grid_of(known, size).tolist()) else "grid"
+
+
+def least_follows(card: Json) -> bool:
+    """Whether the least deviation of noise that the rows shape is the one that the card's other fields give."""
+    told, kind = card["noise"]["calibrated"], kind_of(card["model"]["kind"])
+    own = (told["shape"], kind, model_of(card).features, card["data"]["rows"], card["settings"]["l2"])
+    return bool(told.get("least") == least_deviation(*own, told.get("bounds")))
+
+
+LEAST_BEFORE = (
+    "The least deviation under 'noise.calibrated.least' and the grid: an earlier version computed both from the rows. They can "
+    "carry other data. Release the model again."
+)
+GRID_BEFORE = (
+    "The grid: an earlier version computed it from the covariance of the rows, and it shows that coarsely. It can carry other "
+    "data. Release the model again."
+)
+
+
+def computed_before(card: Json) -> list[str]:
+    """What an earlier version computed from the rows, and nothing on the card gives."""
+    told = card["noise"].get("calibrated") or {}
+    if told.get("shape") is None:
+        return []
+    if told.get("least") is None:
+        return [GRID_BEFORE]
+    return [] if least_follows(card) else [LEAST_BEFORE]
 
 
 def _is_covariance(card: Json, size: int) -> bool:
