@@ -30,7 +30,7 @@ from fisherleak.engine.noise.calibration_record import HESSIAN, calibration_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
-from fisherleak.releasing.cards.card_checks import computed_before
+from fisherleak.releasing.cards.card_checks import least_follows, said_of_unit_before, unit_before
 from fisherleak.releasing.cards.card_fields import CARD
 from fisherleak.releasing.cards.cards import card_of, limit_of_one_row, limited_words, rows_per_person_on
 from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
@@ -126,6 +126,9 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     again = card_of(*own, _chosen_told(saved, audit, limit, columns))
     now = card["schema"] == CARD
     again = again if now else as_earlier(again)
+    if unit_before(card):
+        again["target"]["unit"] = 1.0
+        again["assumptions"] = said_of_unit_before(card, again["assumptions"])
     # as texts, since Python takes true for 1
     wrong = [n for n in (*DESCRIBED, *["assumptions"] * now) if json.dumps(card[n]) != json.dumps(again[n])]
     if wrong:
@@ -341,7 +344,7 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
     claimed = saved.card["noise"]["calibrated"]
     now = saved.card["schema"] == CARD
     same = _alike(claimed["step"], told["step"]) and (
-        not computed_before(saved.card) or _least_as_before(saved, audit, told)
+        claimed.get("least") is None or least_follows(saved.card) or _least_as_before(saved, audit, told)
     )
     if not _same_bounds(claimed["bounds"], told["bounds"], now) or not same:
         return (

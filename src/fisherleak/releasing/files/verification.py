@@ -49,8 +49,8 @@ EARLIEST = (
 )
 CLAIMS = (
     "What the model card claims about the data: an audit of the table with this released model checks that. The claims are "
-    "noise (kind, scale, whether it was given), limit, bounds from rows, whether rows were reweighted, columns, categories and "
-    "settings."
+    "noise (kind, scale, whether it was given), limit, bounds, scales and centres from rows, number of rows, whether rows were "
+    "reweighted, columns, categories and settings."
 )
 OTHER_NAMES = "Whether the table has the columns that the model card names beside the model's, under {}."
 DECLARED = "Declared bounds of {} columns, in every digit: the publisher gave them. An audit checks that no row is beyond them."
