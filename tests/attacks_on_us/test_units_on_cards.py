@@ -150,10 +150,12 @@ def test_a_row_in_a_scale_or_centre_from_the_rows(place: str, tmp_path: Path) ->
     path = tmp_path / "m.skops"
     own = dataclasses.replace(settings("linear", declared=False), bounds=())
     save_model(from_frame(table("linear")), own, path, noise=0.1, random_state=0)
-    card = card_of(path)
-    place_of = (lambda card: card["target"]) if place == "unit" else (lambda card: card["columns"][0])
-    moved = place_of(card)[place] * (1 + 1e-12)
-    mended(path, None, lambda card: place_of(card).update({place: moved}))
+
+    def moved(card: Json) -> None:
+        record = card["target"] if place == "unit" else card["columns"][0]
+        record[place] *= 1 + 1e-12
+
+    mended(path, None, moved)
     assert f".{place}'" in str(verify(path).failed)
 
 

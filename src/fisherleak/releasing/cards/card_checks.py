@@ -229,7 +229,7 @@ def _frames_that_follow(card: Json) -> dict[str, bool]:
 def _scale_on_grid(scale: float) -> bool:
     """Whether it is a power of 2^(1/4), as any platform rounds it."""
     nearest = 2.0 ** (round(GRID * math.log2(scale)) / GRID)
-    return abs(scale / nearest - 1.0) <= ROUNDED
+    return bool(abs(scale / nearest - 1.0) <= ROUNDED)
 
 
 def _unit_follows(card: Json) -> bool:
