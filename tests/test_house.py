@@ -57,6 +57,8 @@ TOPICS = {
     "attacks_on_us/test_ledger_ids.py": "people who start again on a ledger, and older copies of it",
     "attacks_on_us/test_ledger_readable.py": "releases that would make a ledger unreadable",
     "attacks_on_us/test_low_bits.py": "the last bits of released parameters",
+    "attacks_on_us/test_grids_on_cards.py": "grids of noise that rows shape, and what is read off them",
+    "attacks_on_us/test_units_on_cards.py": "units, scales, centres and ranges on cards, and what is hidden in them",
     "attacks_on_us/test_membership_of_shapes.py": "who was in the data, by the covariance of the noise that rows decide",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
     "attacks_on_us/test_membership_never_low.py": "membership that is shown, against fits without each row",

@@ -33,6 +33,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "attacks_on_us/test_cards_and_ledgers.py",
         "attacks_on_us/test_gate_scales.py",
     ),
+    "releasing/noise/least_deviation.py": ("attacks_on_us/test_grids_on_cards.py",),
     "releasing/files/model_nodes.py": ("attacks_on_us/test_hidden_in_files.py",),
     "releasing/cards/names_on_cards.py": (
         "attacks_on_us/test_hidden_in_files.py",

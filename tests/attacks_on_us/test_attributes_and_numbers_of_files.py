@@ -310,6 +310,7 @@ def test_a_small_file_never_costs_the_time_of_a_large_one(
         card["model"]["parameters"] = count + 1
         del card["noise"]["calibrated"]
         card["eta"].update(limit=None)
+        card["target"].update(unit=1.0)  # one without bounds is on the public grid
         card["assumptions"] = sentences_of(card)
 
     members = members_of(released)

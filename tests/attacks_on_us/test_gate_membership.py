@@ -101,7 +101,8 @@ def measured(kind: str, rows: int = 60) -> pandas.DataFrame:
 @pytest.mark.parametrize("public", ["nothing", "preprocessing"])
 @pytest.mark.parametrize("kind", ["linear", "logistic", "poisson", "gamma", "softmax"])
 def test_rows_and_people_leave_with_their_part_of_the_penalty(kind: str, public: str) -> None:
-    bounds = (("a", (-4.0, 4.0)), ("b", (-4.0, 4.0)), *([("y", (-9.0, 9.0))] if kind == "linear" else []))
+    ranges = {"linear": (-9.0, 9.0), "poisson": (0.0, 200.0), "gamma": (0.0, 200.0)}
+    bounds = (("a", (-4.0, 4.0)), ("b", (-4.0, 4.0)), *([("y", ranges[kind])] if kind in ranges else []))
     own = Settings("y", kind, l2=0.3, held_out=0.0, public=public, bounds=bounds, drop=("who",))
     trained = train(from_frame(measured(kind)), own)
     mu = np.asarray(trained.leak.membership(1e-8))

@@ -590,7 +590,7 @@ CARDS: dict[str, tuple[Callable[[Json], Any], str]] = {
     "levels": (drawer("columns.2.levels", ["Bern", "Chur", "Zug", *SECRET.splitlines()]), "model.parameters"),
     "order of levels": (drawer("columns.2.levels", ["Chur", "Bern", "Zug"]), ""),
     "truth for one": (drawer("columns.4.levels", [0, 1]), ""),
-    "a centre": (drawer("columns.1.centre", 79.19595949289334), "off the model card's grid"),
+    "a centre": (drawer("columns.1.centre", 79.19595949289334), "columns[1].centre"),
     "a penalty": (drawer("settings.l2", 0.012345), "alpha"),
     "numbers that repeat": (drawer("settings.numbers", ["age", "age", "weight"]), "settings.numbers"),
     "numbers in an order": (drawer("settings.numbers", ["weight", "age"]), "settings.numbers"),

@@ -154,3 +154,14 @@ def two_digits(rows: int) -> int:
     (440, 30000, 99)
     """
     return int(float(f"{rows:.1e}"))
+
+
+def most_of_two_digits(rows: int) -> int:
+    """The most rows of which this is the number to two digits.
+
+    Examples
+    --------
+    >>> most_of_two_digits(440), most_of_two_digits(1000), most_of_two_digits(99)
+    (445, 1050, 99)
+    """
+    return rows if rows < 100 else rows + 10 ** (len(str(rows)) - 2) // 2

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fisherleak._support.namespaces import Json
-from fisherleak._support.numbers import number, two_digits
+from fisherleak._support.numbers import most_of_two_digits, number, two_digits
 from fisherleak.auditing.confirmed_rules import (
     OF_EARLIER,
     TOO_FEW,
@@ -26,10 +26,11 @@ from fisherleak.auditing.confirmed_rules import (
 )
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
-from fisherleak.engine.noise.calibration_record import calibration_of
+from fisherleak.engine.noise.calibration_record import HESSIAN, calibration_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
+from fisherleak.releasing.cards.card_checks import least_follows, said_of_unit_before, unit_before
 from fisherleak.releasing.cards.card_fields import CARD
 from fisherleak.releasing.cards.cards import card_of, limit_of_one_row, limited_words, rows_per_person_on
 from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
@@ -125,6 +126,9 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     again = card_of(*own, _chosen_told(saved, audit, limit, columns))
     now = card["schema"] == CARD
     again = again if now else as_earlier(again)
+    if unit_before(card):
+        again["target"]["unit"] = 1.0
+        again["assumptions"] = said_of_unit_before(card, again["assumptions"])
     # as texts, since Python takes true for 1
     wrong = [n for n in (*DESCRIBED, *["assumptions"] * now) if json.dumps(card[n]) != json.dumps(again[n])]
     if wrong:
@@ -339,9 +343,10 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
         )
     claimed = saved.card["noise"]["calibrated"]
     now = saved.card["schema"] == CARD
-    if not _same_bounds(claimed["bounds"], told["bounds"], now) or not all(
-        _alike(claimed.get(name), told.get(name)) for name in ("step", "least")
-    ):
+    same = _alike(claimed["step"], told["step"]) and (
+        claimed.get("least") is None or least_follows(saved.card) or _least_as_before(saved, audit, told)
+    )
+    if not _same_bounds(claimed["bounds"], told["bounds"], now) or not same:
         return (
             f"The model card of '{saved.path.name}' has other bounds than a new release of this table with its "
             "settings: they were "
@@ -352,6 +357,13 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] 
         f"The limit of {limit:g} on {words} follows for any record within the model card's bounds.",
         True,
     )
+
+
+def _least_as_before(saved: SavedModel, audit: Audit, told: Json) -> bool:
+    """Whether the least deviation is that of an earlier version, which rounded the number of rows up to a power of two."""
+    rows, power = audit.design.n, 0.5 if saved.card["noise"]["shape"] == HESSIAN else 0.75
+    ratio = most_of_two_digits(two_digits(rows)) / 2.0 ** math.ceil(math.log2(rows))
+    return _alike(saved.card["noise"]["calibrated"]["least"], told["least"] * ratio**power)
 
 
 def _same_bounds(claimed: Json, own: Json, now: bool) -> bool:

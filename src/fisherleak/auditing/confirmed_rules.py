@@ -31,6 +31,7 @@ from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES, cal
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN, PublicPenalty
+from fisherleak.releasing.cards.card_checks import computed_before
 from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
 from fisherleak.releasing.cards.cards import limit_of_one_row, rows_per_person_on
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
@@ -70,8 +71,7 @@ LIMITED = (
 ROWS_PER_PERSON = (
     "How many rows a person may have, {}: it was given, and nobody in the table has more. The limit is on all."
 )
-LIMIT_GIVEN = "The limit, in every digit: it was given{}."
-LEAST = ", and the last digits of the least deviation under 'noise.calibrated.least' are rounding"
+LIMIT_GIVEN = "The limit, in every digit: it was given."
 SETTINGS_GIVEN = "Settings that the table does not decide, in every digit: {}. They were given."
 KINDS_GIVEN = (
     "Whether columns that the model does not use were left out as asked or by their rows, and whether kinds of columns were "
@@ -122,7 +122,8 @@ def left_open(saved: SavedModel, audit: Audit) -> list[str]:
         found.append(covariance)
     found.append(SETTINGS_GIVEN.format(", ".join(_given_settings(saved))))
     if saved.card["eta"]["limit"] is not None:
-        found.append(LIMIT_GIVEN.format(LEAST if getattr(told, "least", None) is not None else ""))
+        found.append(LIMIT_GIVEN)
+    found += computed_before(saved.card)
     each = rows_per_person_on(saved.card)
     if each is not None:
         found.append(ROWS_PER_PERSON.format(each))

@@ -17,13 +17,14 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Cali
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.calibration import remembering
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
+from fisherleak.protection.data_dependent.hessian_shape import check_grid
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import ReleaseRequest
 from fisherleak.releasing.cards.card_fields import LEAST_HELD_OUT, MOST_HELD_OUT, is_share
 from fisherleak.releasing.cards.cards import up_to_the_grid
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.releasing.cards.names_on_cards import trained_as_read
-from fisherleak.releasing.noise.any_record_noise import admitted_noise, public_numbers, reach_of
+from fisherleak.releasing.noise.any_record_noise import admitted_noise, least_of, public_numbers, reach_of
 from fisherleak.releasing.noise.shaping import check_shape, own_rows_shape, public_rows_shape
 from fisherleak.tables import RawTable
 from fisherleak.training.balancing import balanced, reweighted
@@ -194,5 +195,9 @@ def _calibrated(
     if matrix is not None:
         trained = trained.with_noise(Gaussian(1.0, matrix))
     scales = [calibrated_scale(trained, limit, column) for column in (columns or (None,))]
-    noise = trained.leak.noise.rescaled(up_to_the_grid(max(scales)))
-    return remembering(noise, Calibration("max", limit, shape=shape if own else None))
+    scale = up_to_the_grid(max(scales))
+    told = Calibration("max", limit, shape=shape if own else None, least=least_of(trained, shape) if own else None)
+    noise: Noise = remembering(trained.leak.noise.rescaled(scale), told)
+    if own and isinstance(noise, Gaussian):
+        check_grid(noise, shape)
+    return noise

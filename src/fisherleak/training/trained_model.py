@@ -376,7 +376,9 @@ def _frames(design: Design) -> tuple[RowsFrame, ...]:
         FrameColumn(f.columns[0], f.centre, f.scale, f.centre, f.scale) for f in design.features if f.name in moved
     ]
     if target.name in moved:
-        columns.append(FrameColumn(None, target.centre, target.scale, target.centre, target.scale))
+        own = (target.centre, target.unit, target.centre, target.scale)
+        # of labels that are not standardised the unit alone is public
+        columns.append(FrameColumn(None, *own, centred=target.standardised))
     return (RowsFrame(design.X, design.y, None, tuple(columns), published=True),) if columns else ()
 
 

@@ -157,3 +157,15 @@ def test_what_cannot_be_on_a_card_is_refused_by_name(
     with pytest.raises(fl.FisherleakError, match=says):
         asked(estimator, **options).save(tmp_path / "m.skops")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "rule", [{"min_frequency": 0.4}, {"max_categories": 2}, {"min_frequency": 5, "max_categories": 2}], ids=str
+)
+def test_a_pool_by_a_share_or_a_number_of_categories_is_refused(tmp_path: Path, rule: dict[str, Any]) -> None:
+    """Both were left out in silence: the file named categories that the pipeline pools, with their coefficients."""
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", **rule)
+    columns = make_column_transformer((StandardScaler(), ["age", "dose"]), (encoder, ["site"]))
+    with pytest.raises(fl.UnsupportedModelError, match=f"OneHotEncoder with {next(reversed(rule))}=.* on a model card"):
+        asked(make_pipeline(columns, Ridge()), TABLE).save(tmp_path / "m.skops")
+    assert not list(tmp_path.iterdir())

@@ -25,12 +25,14 @@ UNASKED = 1.0
 """The limit that a release is advised with where none was set."""
 MOST_WORK = 200_000
 """Rows times parameters up to which all of them are tried, with membership; past it the one that is asked for, by the rule."""
+MOST_PARAMETERS = 50
+"""Past which it is that limit too: a covariance of least loss is a search over their squares."""
 MOST_CELLS = 1_000_000
 """Cells of a table past which none is."""
 MOST_COLUMNS = 1_000
 """Columns past which none is: bounds on any record take products of that many columns, squared, for each of them."""
 LARGE = "The table is large, so what a release by `eta` keeps of the model was not computed. `fisherleak release` prints it."
-FEW = "The table is large, so one limit was tried, by the rule alone and without membership."
+FEW = "The table is large or has many columns, so one limit was tried, by the rule alone and without membership."
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ def prices_of(release: Callable[[], TableModel] | None, asked: Priced, present: 
 
 
 def _prices(table: TableModel, asked: Priced, present: float) -> Prices:
-    small = table.trained.design.n * table.trained.parameters <= MOST_WORK
+    count = table.trained.parameters
+    small = count <= MOST_PARAMETERS and table.trained.design.n * count <= MOST_WORK
     every = small and not asked.few
     found: list[Price] = []
     refusals: dict[float, str] = {}

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from fisherleak._support.arrays import host
+from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json
 from fisherleak.auditing.exposure.membership_of_rows import off_common
 from fisherleak.auditing.policy.policy import Policy
@@ -200,7 +201,10 @@ def _stays(design: Design, name: str, spread: float) -> bool:
     """Whether centre and scale stay for all other values of one row, or of all rows of one person."""
     target, most = design.target, most_rows(design)
     if name == target.name:
-        return unit_settled((target.centre, target.scale), target.known, *_ends(target.known, spread), most)
+        ends = _ends(target.known, spread)
+        if target.standardised:
+            return unit_settled((target.centre, target.scale), target.known, *ends, most)
+        return {public_units(*each)[1] for each in moved_moments(target.known, *ends, most)} == {target.unit}
     feature = next(feature for feature in design.features if feature.name == name)
     known = feature.known
     ends = (known.low, known.high) if feature.yes_no else _ends(known, spread)

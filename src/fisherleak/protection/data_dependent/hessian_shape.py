@@ -15,7 +15,7 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Seed
-from fisherleak._support.numbers import number
+from fisherleak._support.numbers import most_of_two_digits, number, two_digits
 from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
@@ -84,7 +84,7 @@ def own_shape_for_any_record(
         least=least if N is None else least**1.5 * float(np.linalg.eigvalsh(N)[0]) ** 0.25,
     )
     noise = replace(unit.rescaled(grid.scale), calibrated=told)
-    _check_grid(noise, shape)
+    check_grid(noise, shape)
     return noise, told
 
 
@@ -190,8 +190,8 @@ def _second(q: Quantities, omega: float, linear: Jacobian, attributes: Sequence[
 
 
 def _least(fit: Fit, allowed: AllowedRecords) -> float:
-    """A standard deviation that noise of covariance B is never below, from public numbers: rows to a power of two."""
-    rows = 2.0 ** math.ceil(math.log2(fit.n))
+    """A standard deviation that noise of covariance B is never below, from public numbers: two digits of the rows."""
+    rows = most_of_two_digits(two_digits(fit.n))
     heaviest = 1.0 if fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
     low, high = allowed.base.copy(), allowed.base.copy()
     for part in allowed.parts:
@@ -204,11 +204,17 @@ def _least(fit: Fit, allowed: AllowedRecords) -> float:
     return 1.0 / math.sqrt(rows * (heaviest * (far + 1.0) + penalty))
 
 
-def _check_grid(noise: Gaussian, shape: str) -> None:
+def check_grid(noise: Gaussian, shape: str) -> None:
+    """Refuse one public grid that is too fine for some parameters, or too coarse."""
     assert noise.shape is not None
-    coordinate = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape))))
-    if grid_of(noise, len(noise.shape)).min() < FINEST * coordinate:
+    coordinate, step = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape)))), float(grid_of(noise, 1)[0])
+    if step < FINEST * coordinate:
         raise InvalidInputError(
             f"`shape={shape!r}` leaves some parameters so much more noise than others that rounding to a public grid would "
             "show their last bits: bring the columns to similar units, or use `shape='isotropic'`."
+        )
+    if step > grid_of(replace(noise, calibrated=None), len(noise.shape)).min():
+        raise InvalidInputError(
+            f"`shape={shape!r}` leaves some parameters so little noise that a public grid is too coarse: bring columns to "
+            "similar units, or use `shape='isotropic'`."
         )

@@ -14,11 +14,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from fisherleak._support.grids import GRID, units_within
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import two_digits
@@ -32,7 +33,10 @@ from fisherleak.protection.noise_scale_grid import nearest_on_grid, seven_digits
 from fisherleak.protection.release.penalty_and_shape import PublicPenalty, PublicShape
 from fisherleak.releasing.cards.card_fields import CARD, check_fields
 from fisherleak.releasing.cards.cards import (
+    FROM_BOUNDS,
+    FROM_ROWS,
     TRUSTED,
+    frame_from_rows,
     limit_of_one_row,
     limited_words,
     model_of,
@@ -43,6 +47,7 @@ from fisherleak.releasing.cards.cards import (
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.names_on_cards import wrong_setting
 from fisherleak.releasing.files.earlier_files import in_first_words, said_before
+from fisherleak.releasing.noise.least_deviation import least_deviation
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card
@@ -178,6 +183,7 @@ def _disagreeing(card: Json) -> str | None:
         and len(numbers) + sum(len(each) - 1 for each in levels) <= MOST_FEATURES
         and all(len(each) > 1 and len({(type(x), x) for x in each}) == len(each) for each in levels)
         and all(column.get("of", None) in (None, *numbers) for column in columns),
+        **({} if not now else _frames_that_follow(card)),
         "target": (target["classes"] is not None) == kind.labels.classes and target["name"] == settings["target"],
         "target.classes": target["classes"] is None
         or kind.labels.fewest
@@ -202,6 +208,46 @@ def _disagreeing(card: Json) -> str | None:
     }
     wrong = next((name for name, holds in checks.items() if not holds), None)
     return wrong or wrong_setting(card, now) or _noise(card, model.parameters)
+
+
+def _frames_that_follow(card: Json) -> dict[str, bool]:
+    """Whether scales and centres are those of declared bounds, or on the public grid; by the field."""
+    declared = dict(card["settings"]["bounds"])
+    found = {"settings.bounds": all(low < high for low, high in declared.values())}
+    for k, column in enumerate(card["columns"]):
+        if column["kind"] == "number":
+            centre, scale = column["centre"], column["scale"]
+            known = units_within(*declared[column["name"]]) if column["name"] in declared else None
+            found[f"columns[{k}].scale"] = _scale_on_grid(scale) if known is None else scale == known[1]
+            found[f"columns[{k}].centre"] = centre == (scale * round(centre / scale) if known is None else known[0])
+    target = card["target"]
+    of_classes = target["classes"] is not None
+    found["target.unit"] = target["unit"] == 1.0 if of_classes else unit_before(card) or _unit_follows(card)
+    return found
+
+
+def _scale_on_grid(scale: float) -> bool:
+    """Whether it is a power of 2^(1/4), as any platform rounds it."""
+    nearest = 2.0 ** (round(GRID * math.log2(scale)) / GRID)
+    return bool(abs(scale / nearest - 1.0) <= ROUNDED)
+
+
+def _unit_follows(card: Json) -> bool:
+    """Whether the unit of a target of numbers is that of its declared bounds, or on the public grid."""
+    target, declared = card["target"], dict(card["settings"].get("bounds", ()))
+    if target["name"] in declared:
+        return bool(target["unit"] == units_within(*declared[target["name"]])[1])
+    return _scale_on_grid(target["unit"])
+
+
+def unit_before(card: Json) -> bool:
+    """Whether a target of numbers that the model takes as they are has the unit that earlier versions wrote for all of them."""
+    target, declared = card["target"], dict(card["settings"].get("bounds", ()))
+    if target["classes"] is not None or kind_of(card["model"]["kind"]).labels.standardised or target["unit"] != 1.0:
+        return False
+    if target["name"] in declared:
+        return not _unit_follows(card)
+    return FROM_ROWS not in card["assumptions"] or frame_from_rows(card)
 
 
 def _noise(card: Json, size: int) -> str | None:
@@ -231,7 +277,9 @@ def _noise(card: Json, size: int) -> str | None:
         return "noise.calibrated.bounds"
     if told is not None and (told.get("shape") is not None) != named:
         return "noise.calibrated.shape"
-    if told is not None and "offset" in told and not _on_grid(card, told["offset"], card["target"]["unit"]):
+    # parameters of labels that are standardised are in the target's unit, others in that of the link
+    unit = card["target"]["unit"] if kind_of(card["model"]["kind"]).labels.standardised else 1.0
+    if told is not None and "offset" in told and not _on_grid(card, told["offset"], unit):
         return "noise.calibrated.offset"
     if told is not None and card["schema"] == CARD and told.get("probability") not in (None, 1):
         return "noise.calibrated.probability"
@@ -244,10 +292,43 @@ def _noise(card: Json, size: int) -> str | None:
     if whole or any(math.frexp(step)[0] != 0.5 for step in steps) or len(steps) not in (1, size):
         return "grid"
     if named and told is not None and told.get("least") is None:
-        return None  # of a shape that the rows decide, uncounted: an audit computes it
+        return None  # an earlier card, whose grid follows from the covariance: an audit computes it
+    if named and told is not None and told["over"] != IN_FILES and not least_follows(card):
+        return "noise.calibrated.least"
     # of a shape that is named the grid follows from a bound on it, whatever it is
     known = from_card(noise, np.eye(1) if named else None)
     return None if card["grid"] == one_where_alike(grid_of(known, size).tolist()) else "grid"
+
+
+def least_follows(card: Json) -> bool:
+    """Whether the least deviation of noise that the rows shape is the one that the card's other fields give."""
+    told, kind = card["noise"]["calibrated"], kind_of(card["model"]["kind"])
+    own = (told["shape"], kind, model_of(card).features, card["data"]["rows"], card["settings"]["l2"])
+    return bool(told.get("least") == least_deviation(*own, told.get("bounds")))
+
+
+LEAST_BEFORE = (
+    "The least deviation under 'noise.calibrated.least' and the grid: an earlier version computed both from the rows. They can "
+    "carry other data. Release the model again."
+)
+UNIT_BEFORE = (
+    "The unit of the target: an earlier version wrote 1 for every target of this model. The limit can be in another unit, "
+    "which the model card lacks."
+)
+GRID_BEFORE = (
+    "The grid: an earlier version computed it from the covariance of the rows, and it shows that coarsely. It can carry other "
+    "data. Release the model again."
+)
+
+
+def computed_before(card: Json) -> list[str]:
+    """What an earlier version computed from the rows, and nothing on the card gives."""
+    told, found = card["noise"].get("calibrated") or {}, [UNIT_BEFORE] * unit_before(card)
+    if told.get("shape") is None:
+        return found
+    if told.get("least") is None:
+        return [*found, GRID_BEFORE]
+    return found if least_follows(card) else [*found, LEAST_BEFORE]
 
 
 def _is_covariance(card: Json, size: int) -> bool:
@@ -300,6 +381,8 @@ def _declared_by(card: Json, bounds: Json) -> bool:
         given = [bound["low"], bound["high"]]
         if known is None:
             return not declared or bool(given[0] < given[1])
+        if not given[0] <= given[1]:
+            return False
         # as texts, since Python takes 0 for -0.0
         return declared == (name in known) and json.dumps(given) == json.dumps(known.get(name, given))
 
@@ -314,9 +397,17 @@ def _says_what_it_must(card: Json) -> bool:
     own, (penalties, shapes) = sentences_of(card), chosen_words(card)
     if card["schema"] != CARD:
         return _says(card, said_before(own), said_before([*penalties]), said_before([*shapes]))
-    return _says(card, own, penalties, shapes) or _says(
-        card, in_first_words(own), in_first_words(penalties), in_first_words(shapes)
+    return any(
+        _says(card, each, penalties, shapes)
+        or _says(card, in_first_words(each), in_first_words(penalties), in_first_words(shapes))
+        for each in (own, *([said_of_unit_before(card, own)] if unit_before(card) else []))
     )
+
+
+def said_of_unit_before(card: Json, sentences: Iterable[str]) -> list[str]:
+    """Sentences of a card as earlier versions wrote them where all bounds but such a target's are declared."""
+    words = FROM_ROWS if frame_from_rows(card) else FROM_BOUNDS
+    return [words if sentence == FROM_ROWS else sentence for sentence in sentences]
 
 
 def _says(card: Json, own: list[str], penalties: Collection[str], shapes: Collection[str]) -> bool:

@@ -240,7 +240,7 @@ def _calibrated(number: Number) -> Check:
     }
     return either(
         record(for_the_rows),
-        record(for_the_rows | OWN_SHAPE),
+        record(for_the_rows | OWN_SHAPE | {"least": number(LEAST)}, ("least",)),
         record(for_anybody | PEOPLE, (*PEOPLE,)),
         record(for_anybody | OWN_SHAPE | {"least": number(LEAST)} | PEOPLE, (*PEOPLE,)),
     )

@@ -97,7 +97,7 @@ def card_of(
         "columns": [_column(feature) for feature in design.features],
         "target": {
             "name": target.name,
-            "unit": target.scale,
+            "unit": target.unit,
             "classes": [plain_level(name) for name in target.classes] or None,
         },
         "data": {"source": design.source, "rows": two_digits(design.n)},
@@ -202,10 +202,18 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
 
 
 def unbounded(card: Json) -> bool:
-    """Whether a number, or a target that is standardised, has no declared bounds."""
+    """Whether a number, or a target of numbers, has no declared bounds."""
     numbers = [column["name"] for column in card["columns"] if column["kind"] == "number"]
-    numbers += [card["target"]["name"]] * kind_of(card["model"]["kind"]).labels.standardised
+    numbers += [card["target"]["name"]] * (card["target"]["classes"] is None)
     return not {*numbers} <= {name for name, _ in card["settings"].get("bounds", ())}
+
+
+def frame_from_rows(card: Json) -> bool:
+    """Whether a scale or a centre where noise acts has no declared bounds: a target that the model takes as it is has none."""
+    target, given = card["target"]["name"], {name for name, _ in card["settings"].get("bounds", ())}
+    standardised = kind_of(card["model"]["kind"]).labels.standardised
+    own = card["settings"] | {"bounds": [(name, None) for name in (given if standardised else given | {target})]}
+    return unbounded(card | {"settings": own})
 
 
 def sentences_of(card: Json) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def _with_part(found: CardColumns, step: Any, names: list[str]) -> CardColumns:
         filled = (*found.filled, *_filled(parts, names))
         return replace(found, numbers=(*found.numbers, *names), filled=filled)
     if isinstance(step, OneHotEncoder) and (step.drop is None or (isinstance(step.drop, str) and step.drop == "first")):
-        rare = step.min_frequency if isinstance(step.min_frequency, int) else 0
+        rare = _rows_of_pools(step)
         found = replace(found, categories=(*found.categories, *names), rare=max(rare, found.rare))
         if isinstance(step.categories, str):
             return found
@@ -183,6 +184,18 @@ def _with_part(found: CardColumns, step: Any, names: list[str]) -> CardColumns:
     if isinstance(step, str) and step == "drop":
         return found
     raise UnsupportedModelError(f"The step {step!r} cannot be on a model card yet. {FORM}")
+
+
+def _rows_of_pools(encoder: OneHotEncoder) -> int:
+    """Rows below which it pools categories; refuses rules that a model card has no field for."""
+    count = encoder.min_frequency is None or isinstance(encoder.min_frequency, Integral)
+    if count and encoder.max_categories is None:
+        return int(encoder.min_frequency or 0)
+    name = "max_categories" if count else "min_frequency"
+    raise UnsupportedModelError(
+        f"OneHotEncoder with {name}={getattr(encoder, name)!r} cannot be on a model card yet: pool with a number of rows, such "
+        f"as min_frequency=5. {WITHOUT}"
+    )
 
 
 def _standardises(steps: Sequence[Any]) -> bool:

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import NO_MODEL, refuse_missing
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.releasing.cards.card_checks import check_card
+from fisherleak.releasing.cards.card_checks import check_card, computed_before
 from fisherleak.releasing.cards.card_fields import CARD, EARLIER
 from fisherleak.releasing.cards.names_on_cards import DECLARATIONS
 from fisherleak.releasing.cards.signatures import (
@@ -49,8 +49,8 @@ EARLIEST = (
 )
 CLAIMS = (
     "What the model card claims about the data: an audit of the table with this released model checks that. The claims are "
-    "noise (kind, scale, whether it was given), limit, bounds from rows, whether rows were reweighted, columns, categories and "
-    "settings."
+    "noise (kind, scale, whether it was given), limit, bounds, scales and centres from rows, number of rows, whether rows were "
+    "reweighted, columns, categories and settings."
 )
 OTHER_NAMES = "Whether the table has the columns that the model card names beside the model's, under {}."
 DECLARED = "Declared bounds of {} columns, in every digit: the publisher gave them. An audit checks that no row is beyond them."
@@ -129,6 +129,8 @@ def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
         found.append(AS_GIVEN.format(", ".join(given)))
     if known and (covariance := covariance_words(card)):
         found.append(covariance)
+    if known:
+        found += computed_before(card)
     if known and (declared := declared_ends(card)):
         found.append(DECLARED.format(declared))
     if "ledger" in card:

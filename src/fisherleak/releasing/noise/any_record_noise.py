@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from fisherleak._support.checks import nearest
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
+from fisherleak._support.numbers import two_digits
 from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
@@ -37,6 +38,7 @@ from fisherleak.models import as_table
 from fisherleak.protection.calibrate.calibration import calibrate_for_any_record, remembering
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError, copies_enough
 from fisherleak.protection.certificates.declared_bounds import LABEL, NORM, allowed_records
+from fisherleak.protection.data_dependent.hessian_shape import check_grid
 from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
 from fisherleak.protection.noise_scale_grid import seven_digits
 from fisherleak.protection.release.penalty_and_shape import (
@@ -45,6 +47,7 @@ from fisherleak.protection.release.penalty_and_shape import (
     PublicNumbers,
     taken_to_vary,
 )
+from fisherleak.releasing.noise.least_deviation import least_deviation
 from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.decide.target import FEWEST_CODED, MOST_ASSUMED
@@ -273,8 +276,18 @@ def admitted_noise(
     if told is None:
         return noise
     own = _in_own_units(trained.design, settings, told.bounds or {})
+    named = told.shape
+    if named is not None and isinstance(noise, Gaussian):
+        told = replace(told, least=least_of(trained, named, own))
+        check_grid(replace(noise, calibrated=told), named)
     # how likely a row changes the scale follows from all rows, and no noise is on it: a card claims nothing
     return remembering(noise, replace(told, eta=limit, bounds=own, probability=1.0, confidential=None))
+
+
+def least_of(trained: Trained, shape: str, bounds: Json | None = None) -> float:
+    """The least deviation of noise of a shape of the rows' own, as the model card of a release has it."""
+    design = trained.design
+    return least_deviation(shape, trained.kind, design.features, two_digits(design.n), float(trained.l2), bounds)
 
 
 def _refuse_reserved(design: Design) -> None:

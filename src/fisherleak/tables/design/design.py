@@ -142,10 +142,10 @@ class Design:
 
     @property
     def unbounded(self) -> tuple[str, ...]:
-        """Numbers, and the target, whose centre and scale come from the rows: no bounds were declared for them."""
+        """Numbers, and a target of numbers, whose public centre and scale come from the rows: they have no declared bounds."""
         numbers = [f.name for f in self.features if f.kind == "number" and f.bounds is None]
         target = self.target
-        return (*numbers, *((target.name,) if target.standardised and target.bounds is None else ()))
+        return (*numbers, *((target.name,) if not target.classes and target.bounds is None else ()))
 
     @property
     def decided(self) -> list[str]:
