@@ -88,11 +88,11 @@ def test_rows_of_a_model_with_a_logarithm_count_labels_in_standard_deviations(es
         model = fitted(y)
         return np.append(model.coef_, model.intercept_)
 
-    scale, step, most = 0.01, 1e-3 * y.std(), 0.0
+    scale, step, most = 0.01, 1e-3 * float(y.std()), 0.0
     for row in range(0, 80, 8):
         move = step * (np.arange(80) == row)
         moved = np.linalg.norm(parameters(y + move) - parameters(y - move)) / (2 * step)
-        most = max(most, moved * y.std() / scale)
+        most = max(most, float(moved * y.std() / scale))
     policy = PUBLIC | {"rows": {"max_eta": 1e9}}
     rules = fl.audit(fitted(y), X, y, fl.Gaussian(scale), policy=policy, attacks=False).rules
     assert rules.value["rows.max_eta"] >= 0.9 * most  # a scale on the grid is within 9 % of the standard deviation

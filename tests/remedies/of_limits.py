@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas
+from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -34,6 +38,21 @@ def for_anyone(*steps: Any, over: str = "any-record", X: Any = X, **options: Any
 
 def protected(estimator: Any = None, X: Any = X, y: Any = Y, **options: Any) -> fl.Frontier:
     return fl.protect(estimator or Ridge(1.0), X, y, 1.0, **QUICK | options)
+
+
+def saved(**pool: Any) -> Any:
+    """The files of a release of numbers and three sites."""
+    rng = np.random.default_rng(3)
+    frame = pandas.DataFrame(
+        {"age": rng.integers(20, 80, 400) + 0.0, "site": rng.choice(["north", "south", "west"], 400)}
+    )
+    y = np.clip(0.05 * frame.age + (frame.site == "west") + rng.normal(size=400), -9, 9)
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", **pool)
+    steps = make_column_transformer((StandardScaler(), ["age"]), (encoder, ["site"]))
+    bounds: Any = {"age": (20.0, 80.0), "label": (-9.0, 9.0)}
+    best = fl.protect(make_pipeline(steps, Ridge()), frame, y, 4.0, public="nothing", bounds=bounds)
+    with TemporaryDirectory() as folder:
+        return best.save(Path(folder) / "model.skops")
 
 
 def text(X: Any) -> Any:
@@ -212,6 +231,12 @@ PROTECTED: list[Remedy] = [
             "drop these rows": {"X": X[:50], "y": Y[:50]},
             "fill them with a SimpleImputer in a Pipeline": {"estimator": make_pipeline(SimpleImputer(), Ridge(1.0))},
         },
+    ),
+    Remedy(
+        "cannot be on a model card yet: pool with a number of rows, such as min_frequency=5.",
+        saved,
+        {"min_frequency": 0.4},
+        {"min_frequency=5": None},
     ),
     Remedy("{rule}; got {given}.{remedy}", protected, {"weightings": "none"}, {"weightings=['none']": None}),
     Remedy(

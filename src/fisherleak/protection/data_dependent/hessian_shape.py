@@ -208,13 +208,9 @@ def check_grid(noise: Gaussian, shape: str) -> None:
     """Refuse one public grid that is too fine for some parameters, or too coarse."""
     assert noise.shape is not None
     coordinate, step = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape)))), float(grid_of(noise, 1)[0])
-    if step < FINEST * coordinate:
+    finest = grid_of(replace(noise, calibrated=None), len(noise.shape)).min()
+    if step < FINEST * coordinate or step > finest:
         raise InvalidInputError(
-            f"`shape={shape!r}` leaves some parameters so much more noise than others that rounding to a public grid would "
-            "show their last bits: bring the columns to similar units, or use `shape='isotropic'`."
-        )
-    if step > grid_of(replace(noise, calibrated=None), len(noise.shape)).min():
-        raise InvalidInputError(
-            f"`shape={shape!r}` leaves some parameters so little noise that a public grid is too coarse: bring columns to "
-            "similar units, or use `shape='isotropic'`."
+            f"`shape={shape!r}` leaves parameters with noise of such different sizes that no public grid suits all: bring the "
+            "columns to similar units, or use `shape='isotropic'`."
         )
