@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import re
 import tomllib
 from functools import reduce
@@ -45,6 +46,18 @@ def test_every_lower_bound_is_one_that_is_tested() -> None:
         assert re.fullmatch(r">=[0-9.]+", bound), f"{name} needs a lower bound and no more; got {bound!r}"
         assert name in pinned, f"{name} has no line in requirements-oldest.txt"
         assert Version(bound.removeprefix(">=")) in pinned[name].specifier, f"{name}{bound}, but tested {pinned[name]}"
+
+
+def test_the_description_links_to_nothing_that_an_index_does_not_have() -> None:
+    own = importlib.metadata.metadata("fisherleak")
+    assert own["Description-Content-Type"] == "text/markdown"
+    text = str(own.get_payload())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "](docs/" in readme
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert not [each for each in links if not each.startswith("https://")]
+    assert "audit your own model" in text
+    assert text.splitlines()[0] == readme.splitlines()[0]
 
 
 def test_nothing_else_is_pinned() -> None:
