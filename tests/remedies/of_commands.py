@@ -12,6 +12,7 @@ RELEASE = "release t.csv --target y --drop who --over max --out m.skops"
 ANYONE = "release t.csv --target y --drop who --out m.skops --l2 10 --bounds a=-5:5 --bounds b=-5:5"
 
 AUDIT = "audit t.csv --target y --drop who --quick"
+GATE = "audit texts.csv --target y --noise 5 --held-out 0 --no-attacks --draws 2"
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,19 @@ def write_tables(folder: Path) -> None:
     (folder / "semicolons.csv").write_text(text.replace(",", ";"), encoding="utf-8")
     (folder / "bare.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (folder / "there.skops").write_text("", encoding="utf-8")
+    texts = [f"{a[k]},{f'n/k {k}' if k < 60 else b[k]},{y[k]}" for k in range(600)]
+    (folder / "texts.csv").write_text("\n".join(["a,c,y", *texts]) + "\n", encoding="utf-8")
+    members = "[membership]\nmax_right = 0.99\n"
+    (folder / "members.toml").write_text(members, encoding="utf-8")
+    (folder / "number.toml").write_text(f'{members}[columns.c]\nkind = "number"\n', encoding="utf-8")
 
 
 LINES = [
+    Line(
+        "might be read as numbers, or no longer as numbers.",
+        f"{GATE} --policy members.toml",
+        {"--drop c": f"{GATE} --policy members.toml --drop c", "--number c": f"{GATE} --policy number.toml --number c"},
+    ),
     Line(
         "A release needs either `eta` or `noise`",
         RELEASE,

@@ -121,6 +121,14 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
                 f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
                 "give the same as `decimal`."
             )
+    whose = "one row" if design.people is None else "the rows of one person"
+    for name, by in design.kinds_settled_by.items() if member else ():
+        if by <= one:
+            raise InvalidInputError(
+                f"Without {whose} the text in '{name}' might be read as numbers, or no longer as numbers. A release shows "
+                f"that, and no rule of the policy '{policy.source}' counts it: leave the column out with `drop={[name]!r}`, "
+                f'or write kind = "number" under [columns.{name}] in the policy and give `numbers={[name]!r}`.'
+            )
     if member and design.summed:
         raise InvalidInputError(
             "The last row is left out as a total of the others, so that one row decides it. "

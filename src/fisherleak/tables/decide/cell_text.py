@@ -119,6 +119,8 @@ class Written:
     """Cells without which, at least, the mark of such a column would be another; not where it was given."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
+    kinds_settled_by: Mapping[str, int] = field(default_factory=dict)
+    """Cells without which, at least, a column of text would be numbers, or would be none; not of columns that were named."""
     no_numbers: Mapping[str, int] = field(default_factory=dict)
     """How many cells of such columns are neither missing nor numbers."""
 
@@ -161,7 +163,14 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
     unsure = frozenset(name for name in told if surveys[name].decimal is None and not settled)
     by = {} if choices.decimal else _settled_by(surveys, told)
     cells = {name: surveys[name].tally(mark).unread for name, mark in marks.items()}
-    return Written(changed(raw, how), tuple(notes), unread, told, unsure, by, summed, cells)
+    usual = choices.decimal or ("," if "," in marks.values() else ".")
+    near = {
+        name: survey.cells_to_change(marks.get(name, survey.decimal or usual))
+        for name, survey in surveys.items()
+        if name not in choices.numbers
+    }
+    kinds = {name: count for name, count in near.items() if count is not None}
+    return Written(changed(raw, how), tuple(notes), unread, told, unsure, by, summed, kinds, cells)
 
 
 def _settled_by(surveys: Mapping[str, Survey], told: Collection[str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fisherleak.tables.decide.choices import Choices, sort_of
@@ -33,6 +33,8 @@ RECURS = 3
 """Rows with the same text that make it a level of a category with few numbers, not a slip."""
 GLANCE = 500
 """Cells of a part that decide whether the others are looked at."""
+MOST_COUNTED = 100
+"""Cells that are counted where so many decide whether a column is numbers: more than one person has rows."""
 MOST_NAMED = 10
 """Cells that are listed."""
 
@@ -116,15 +118,32 @@ class Survey:
         """Whether the mark decides what the cells are."""
         return self.settles or self.point.styles != self.comma.styles
 
+    def cells_to_change(self, decimal: str) -> int | None:
+        """Cells, at least, without which the column would be numbers, or would be none; None past ``MOST_COUNTED``."""
+        tally, now = self.tally(decimal), self.is_numbers(decimal)
+        if len(tally.money) > 1:
+            return 1  # how many rows have the other currency is not counted
+        for count in range(1, MOST_COUNTED + 1):
+            fewer = (
+                replace(tally, numbers=tally.numbers - count) if now else replace(tally, unread=tally.unread - count)
+            )
+            if (now or tally.unread >= count) and _almost_all(fewer) != _almost_all(tally):
+                return count
+        return None
+
     def is_numbers(self, decimal: str) -> bool:
         """Whether almost all cells are numbers and they are no codes of a category."""
         tally = self.tally(decimal)
-        if len(tally.money) > 1 or tally.numbers < 3 or tally.numbers < ALMOST * (tally.numbers + tally.unread):
+        if len(tally.money) > 1 or not _almost_all(tally):
             return False
         few = len(tally.different) <= FEW
         if few and self.plain == self.cells and not self.marks:
             return False  # text on purpose: a program that writes numbers would have written numbers
         return not (few and max(tally.others.values(), default=0) >= RECURS)
+
+
+def _almost_all(tally: Tally) -> bool:
+    return tally.numbers >= 3 and tally.numbers >= ALMOST * (tally.numbers + tally.unread)
 
 
 def _some(values: Iterable[float]) -> frozenset[float]:

@@ -113,6 +113,8 @@ class Design:
     """Those of them for which nothing in the table settles it."""
     marks_settled_by: Mapping[str, int] = field(default_factory=dict, repr=False)
     """Cells without which, at least, the mark of such a column would be another; not where it was given."""
+    kinds_settled_by: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Cells without which, at least, a column of text would be numbers, or would be none; not of columns that were named."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
     repeated: RepeatedIdentifier | None = None
@@ -269,6 +271,7 @@ def design_of(
         marks=found.written.marks,
         open_marks=found.written.open_marks,
         marks_settled_by=found.written.settled_by,
+        kinds_settled_by=found.written.kinds_settled_by,
         summed=found.written.summed,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
         repeated=found.repeated,
