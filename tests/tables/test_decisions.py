@@ -136,7 +136,6 @@ CASES = {
     "other numbers under such a name": Case(x(3 * PAIRS, "no"), {"drop": ["no"]}),
     "numbers of rows": Case(x(RNG.permutation(60)), {"drop": ["x"]}),
     "numbers of blocks": Case(x(K // 2), {"person": "x"}),
-    "numbers of records": Case(x(20_000 + 83 * RNG.permutation(60)), {"drop": ["x"]}),
     "postal codes": Case(x(501 + 1600 * PAIRS, "PLZ"), {"categories": ["PLZ"]}),
     "codes of kinds": Case(x(K % 4, "race"), {"categories": ["race"]}),
     "text": Case(x(TOWNS), {"drop": ["x"]}),

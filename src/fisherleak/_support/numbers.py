@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 NOTHING = "–"
 MINUS = "−"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SMALLEST, LARGEST = 1e-3, 1e6
+MOST_NAMED = 3
+"""Columns that a sentence lists."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -165,3 +167,17 @@ def most_of_two_digits(rows: int) -> int:
     (445, 1050, 99)
     """
     return rows if rows < 100 else rows + 10 ** (len(str(rows)) - 2) // 2
+
+
+def except_for(names: Sequence[str]) -> str:
+    """What stands behind "number" where no share of some is known.
+
+    Examples
+    --------
+    >>> except_for(["cost"]), except_for([])
+    (' except cost', '')
+    """
+    if not names:
+        return ""
+    *first, last = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more")
+    return f" except {', '.join(first)} and {last}" if first else f" except {last}"

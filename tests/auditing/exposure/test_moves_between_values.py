@@ -83,7 +83,7 @@ def test_classes_are_told_too(table: Any) -> None:
     found = told(leak)
     assert set(found) == {"smokes", "city", "the label"}
     assert found["the label"]["worst"] == pytest.approx(by_white_box(model, table, y, "label"), rel=1e-4)
-    assert "The target is the label" in render(summary_of_leakage(leak))
+    assert "the target, the label," in render(summary_of_leakage(leak))
 
 
 @pytest.mark.parametrize("options", [{"noise": fl.Laplace(0.3)}, {"noise": NOISE, "public": "nothing"}])

@@ -135,18 +135,6 @@ def test_numbers_that_name_blocks_of_rows_offer_a_person() -> None:
     assert said("unit", values + 0.5) == []
 
 
-@pytest.mark.parametrize("digits", [5, 6, 8])
-def test_another_whole_number_of_as_many_digits_in_every_row_is_said(digits: int) -> None:
-    values = 10 ** (digits - 1) + 83 * np.random.default_rng(0).permutation(ROWS)
-    (note,) = said("ref", values)
-    assert f"has another whole number of {digits} digits in every row" in note
-    assert "`drop=['ref']`" in note
-    assert said("start_date", values) == []
-    assert said("ref", np.where(np.arange(ROWS) == 1, values[0], values)) == []  # amounts repeat
-    assert said("ref", np.where(np.arange(ROWS) == 1, 7, values)) == []
-    assert said("ref", values % 10_000) == []
-
-
 def test_a_vague_name_that_is_used_is_said() -> None:
     values = np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2)) * 3
     (note,) = said("no", values)

@@ -35,8 +35,6 @@ UNBOUNDED = 1e100
 MOST_VALUES = 2**22
 """Numbers of a table whose shares take a minute or so; of the squared loss, whose shares are quick, ``QUICK`` times as many."""
 QUICK = 4
-MOST_NAMED = 3
-"""Columns that a sentence lists."""
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
@@ -49,20 +47,6 @@ MEANING = (
 SEVERAL_ROWS = (
     "people here have several rows, whose values would have to be believed of jointly: limit max_eta or min_error"
 )
-
-
-def except_for(names: Sequence[str]) -> str:
-    """What stands behind "number" where no share of some is known.
-
-    Examples
-    --------
-    >>> except_for(["cost"]), except_for([])
-    (' except cost', '')
-    """
-    if not names:
-        return ""
-    *first, last = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more")
-    return f" except {', '.join(first)} and {last}" if first else f" except {last}"
 
 
 def exposure_at(share: float) -> float:

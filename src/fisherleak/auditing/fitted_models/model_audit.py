@@ -15,11 +15,11 @@ from fisherleak._support.checks import check_positive
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak._support.notebook import panel
-from fisherleak._support.numbers import number
+from fisherleak._support.numbers import except_for, number
 from fisherleak._support.pickles import Pickled
 from fisherleak._support.progress import doing
 from fisherleak.auditing.attackers import Attacked
-from fisherleak.auditing.exposure.revealed import except_for, exposure_at
+from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.fitted_models.attacked_model import AttackRun, attacked_model
 from fisherleak.auditing.fitted_models.judged_model import SCOPE, advice_on_rules, judge_model
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas

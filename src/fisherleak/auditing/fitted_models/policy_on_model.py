@@ -106,14 +106,14 @@ def apply_to_fitted(
     _refuse_fills(policy, model, leak, y)
     _refuse_clipped(policy, leak)
     _refuse_moved(policy, model, leak, y, settings)
-    told = calibration_of(leak.noise)
-    if told is not None and told.by_present_rows:
-        refuse_scale_of_rows(policy)
     if has_own_shape(leak.noise):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with noise whose covariance is data-dependent: the figures of a "
             "fitted model do not count what the covariance reveals. Use noise without one, fl.Gaussian(noise.scale)."
         )
+    told = calibration_of(leak.noise)
+    if told is not None and told.by_present_rows:
+        refuse_scale_of_rows(policy)
     if any(policy.section(name) for name in ABOUT_VALUES):
         few, whose = FEWEST_ROWS + 1, None if people is None else people.of_row
         if not is_fit(model):

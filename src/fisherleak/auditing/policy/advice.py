@@ -23,14 +23,13 @@ import numpy as np
 
 from fisherleak._support.checks import LARGEST_LIMIT
 from fisherleak._support.grids import rounded_up
-from fisherleak._support.numbers import number
+from fisherleak._support.numbers import except_for, number
 from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.columns import column_figures, largest_of_columns
 from fisherleak.auditing.exposure.exposure import RowFigures, gate_of, group_figures, row_figures
 from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures, membership_figures
 from fisherleak.auditing.exposure.release_prices import Price
 from fisherleak.auditing.exposure.revealed import (
-    except_for,
     exposure_at,
     largest_exposure,
     prior_spreads,

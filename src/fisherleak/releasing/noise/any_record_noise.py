@@ -285,7 +285,7 @@ def admitted_noise(
 
 
 def least_of(trained: Trained, shape: str, bounds: Json | None = None) -> float:
-    """The least deviation of noise of a shape of the rows' own, as the model card of a release has it."""
+    """The least deviation of noise with a data-dependent covariance, as the model card of a release has it."""
     design = trained.design
     return least_deviation(shape, trained.kind, design.features, two_digits(design.n), float(trained.l2), bounds)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fisherleak._support.numbers import number, percent, percent_at_most, share
-from fisherleak.auditing.exposure.revealed import except_for
+from fisherleak._support.numbers import except_for, number, percent, percent_at_most, share
 from fisherleak.auditing.report_summary import (
     DistinguishableColumn,
     MeasuredUtility,

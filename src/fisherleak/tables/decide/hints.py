@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from fisherleak.tables.decide.column_kinds import TIMES as DATES
 from fisherleak.tables.decide.column_kinds import Column
 from fisherleak.tables.decide.identifier_names import is_generic
-from fisherleak.tables.decide.profile import FIXED, SKETCHED, Numbers, Profile
+from fisherleak.tables.decide.profile import SKETCHED, Numbers, Profile
 from fisherleak.tables.decide.target import Target
 from fisherleak.tables.read.cell_formats import are_codes
 
@@ -154,11 +153,6 @@ def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterat
                     f"'{name}' has another value in every block of rows and is used as a number: if each is one person's, "
                     f"`person={name!r}` says so, and {drop}."
                 )
-            elif _are_numbers_of_records(name, profiles[name]):
-                yield (
-                    f"'{name}' has another whole number of {numbers.digits} digits in every row and is used as a number: if "
-                    f"it only names people or records, {drop}."
-                )
             continue
         if order.breaks == 0 and numbers.count > 1:
             yield (
@@ -173,12 +167,6 @@ def _counters(used: Sequence[Column], profiles: Mapping[str, Profile]) -> Iterat
                 f"'{name}' counts blocks of rows that stand together and is used as a number: if each is one person's, "
                 f"`person={name!r}` says so, and {drop}."
             )
-
-
-def _are_numbers_of_records(name: str, profile: Profile) -> bool:
-    """Whether whole numbers of as many digits are all different, as account numbers are; amounts hardly are in many rows."""
-    fixed = profile.numbers is not None and profile.numbers.digits >= FIXED and not DATES.search(name)
-    return fixed and not profile.called and len(profile.sketch) >= FEWEST_IN_RUN and profile.distinct
 
 
 def _has_blocks(numbers: Numbers, runs: int) -> bool:

@@ -15,7 +15,7 @@ from fisherleak.tables.decide.identifier_names import called_ids
 from fisherleak.tables.read.arrow_columns import as_numbers, as_text, level_counts
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["FEW_VALUES", "FIXED", "LONG", "SKETCHED", "Numbers", "Profile", "profiles_of"]
+__all__ = ["FEW_VALUES", "LONG", "SKETCHED", "Numbers", "Profile", "profiles_of"]
 
 MOST_COUNTED = 10_000
 """Different texts past which they are not counted."""
@@ -25,8 +25,6 @@ FEW_VALUES = 10
 """A column with at most so many different numbers has few."""
 LONG = 9
 """Digits of whole numbers that are all as long, from which on they are hardly ever measured."""
-FIXED = 5
-"""Digits of whole numbers that are all as long, from which on they may be numbers of records."""
 LARGEST_SUMMED = 2.0**62
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 """Numbers that are often written where one is missing."""
@@ -204,8 +202,8 @@ def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choice
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values))
-    # of numbers that are all as long too: where those of all parts are, all have one
-    long = numbers is not None and numbers.digits >= FIXED
+    # of numbers as long as telephone numbers too: where those of all parts are, all have one
+    long = numbers is not None and numbers.digits >= LONG
     order = _order(as_numbers(values)) if numbers is not None and (numbers.whole or called) else None
     # and of whole numbers in blocks of rows, which may be those of one person each
     blocks = numbers is not None and order is not None and numbers.few is None and 2 * order.runs <= numbers.count
