@@ -28,7 +28,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
 from fisherleak.models import checked_model, final_estimator, read
 from fisherleak.models.several import put_parameters
-from fisherleak.models.steps.levels import check_classes, check_common_levels, check_settled_levels
+from fisherleak.models.steps.levels import check_common_levels, check_rare_classes, check_settled_levels
 from fisherleak.models.steps.transformers import every_step, filled_by_other_rows
 from fisherleak.protection.certificates.declared_bounds import LABEL
 from fisherleak.protection.release.release import FittedModel
@@ -121,7 +121,7 @@ def apply_to_fitted(
             check_common_levels(own, measurement(leak).table, few, whose)
             check_settled_levels(own, measurement(leak).table, whose)
         if kind.labels.classes:
-            check_classes(y, few, whose)
+            check_rare_classes(y, few, whose)
     try:
         design = _design(leak, y, settings, kind, people)
         rules = apply_to_model(policy, design, replace(settings, model=kind.name), plan, leak)

@@ -74,10 +74,10 @@ def check_common_levels(model: Estimator, table: Table, few: int, person: Any = 
 def check_common_classes(model: Estimator, y: Any, few: int, person: Any = None) -> None:
     """Refuse classes that fewer than ``few`` rows, or people, have: their names leave with a classifier."""
     if is_classifier(model):
-        check_classes(y, few, person)
+        check_rare_classes(y, few, person)
 
 
-def check_classes(y: Any, few: int, person: Any = None) -> None:
+def check_rare_classes(y: Any, few: int, person: Any = None) -> None:
     """The same of labels that are known to be classes."""
     values = (host(y) if hasattr(y, "detach") else np.asarray(y)).tolist()
     fewest = _Fewest.of(few, person, len(values))
