@@ -19,6 +19,7 @@ from fisherleak._support.grids import rounded_up
 from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.policy.advice import FROM_ROWS, advice_on
 from fisherleak.auditing.policy.policy import Policy, policy_of
+from fisherleak.cli import main
 from fisherleak.report.summarise import summary_of_audit
 from fisherleak.report.wording.verdict import verdict_text
 from fisherleak.tables import from_frame
@@ -150,6 +151,25 @@ def test_a_policy_made_by_hand_is_checked_as_a_file_is() -> None:
     policy = Policy("p", "", {"rows": {"max_eta": True}, **PUBLIC})
     with pytest.raises(fl.InvalidInputError, match="max_eta"):
         fl.audit(MODEL, X, Y, 0.5, policy=policy, attacks=False)
+
+
+def test_rules_are_checked_for_the_model_that_a_release_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One person's category has an indicator without a release, which takes up an unusual label; a release pools it."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=80).round(2)
+    table = pandas.DataFrame({"x": x, "g": rng.choice(["a", "b"], 80), "y": (0.1 * x + rng.normal(size=80)).round(2)})
+    table.loc[7] = [0.2, "c", 14.0]
+    write_table_and_policy(table, "[columns.x]\nmax_revealed = 0.1\n[require]\nbounds = true\n")
+    ends = ("--target", "y", "--bounds", "x=-5:5", "--bounds", "y=-20:20")
+    plan = judged(capsys, *ends, "--noise", "0.75", "--held-out", "0", "--no-attacks", "--draws", "2")
+    assert main(["release", "t.csv", *ends, "--noise", "0.75", "--out", "m.skops", "--quiet"]) == 0
+    released = judged(capsys, "--released", "m.skops", "--no-attacks", "--draws", "2")
+    assert plan[0] == released[0] == 1
+    name = "columns.x.max_revealed"
+    assert plan[2][name]["value"] == pytest.approx(released[2][name]["value"], rel=1e-6)
 
 
 @pytest.mark.parametrize("differs", ["label", "column"])

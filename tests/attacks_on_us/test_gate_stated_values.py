@@ -82,7 +82,8 @@ def test_a_policy_may_state_the_spread_of_the_target(section: str) -> None:
 
 def test_a_rule_says_that_it_holds_a_computed_scale_fixed() -> None:
     leak = fl.measure(MODEL, X, Y, fl.Gaussian(1.0))
-    noise = fl.calibrate(leak, eta=2.0)
+    ends: Any = {"a": (-9, 9), "b": (-9, 9), "label": (-30, 30)}
+    noise = fl.calibrate(leak, eta=2.0, over="any-record", bounds=ends)
     policy = {
         "columns": {"a": {"max_revealed": 0.999}},
         "membership": {"max_right": 0.999},

@@ -56,6 +56,7 @@ from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, has_own_shape
 from fisherleak.errors import InvalidInputError
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.noise.shaping import changes_of_scale
 from fisherleak.releasing.table_model import TableModel, read_for_release
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
@@ -159,6 +160,8 @@ def audit(
         shape=shape,
         rows_per_person=rows_per_person,
     )
+    if policy is not None:  # rules are checked for the model that a release trains, which pools rare categories
+        settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
     clock, raw = _Clock(), [as_raw(table)]
     again = None if policy is not None or _is_large(raw[0]) else replace(raw[0], parts=tuple(raw[0].parts))
     with _recorded() as caught:

@@ -33,6 +33,7 @@ FIXED_SCALE = (
     "The scale of this noise was computed for a limit, and one row can change it. The figures here hold it fixed; a rule "
     "on membership counts that change."
 )
+POOLED = " Categories that few rows have are pooled, as in a release."
 
 
 def assumptions_of(audit: Audit) -> list[str]:
@@ -70,13 +71,15 @@ def policy_scope(audit: Audit) -> str:
     other = [
         item.name
         for item in fields(Settings)
-        if item.name not in ("target", "held_out", "seed") and getattr(settings, item.name) != getattr(plain, item.name)
+        if item.name not in ("target", "held_out", "seed", "rare")
+        and getattr(settings, item.name) != getattr(plain, item.name)
     ]
     options = ", ".join(f"{name.replace('_', '-')} {_shown(getattr(settings, name))}" for name in other)
     told = (
         f"Checked for the model of {design.n:,} of {design.rows_read:,} rows (held-out {settings.held_out:g}, seed "
         f"{settings.seed}){f', with {options}' if options else ''}. No rule covers "
         "rows that are held out or columns that are left out."
+        f"{POOLED if any(feature.pooled for feature in design.features) else ''}"
     )
     about = set() if audit.policy is None else set(audit.policy.sections)
     nothing = () if about - {"utility", "require"} else (LIMITS_NOTHING,)
