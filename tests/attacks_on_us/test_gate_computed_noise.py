@@ -161,7 +161,8 @@ def test_rules_are_checked_for_the_model_that_a_release_trains(
     rng = np.random.default_rng(0)
     x = rng.normal(size=80).round(2)
     table = pandas.DataFrame({"x": x, "g": rng.choice(["a", "b"], 80), "y": (0.1 * x + rng.normal(size=80)).round(2)})
-    table.loc[7] = [0.2, "c", 14.0]
+    unusual: Any = [0.2, "c", 14.0]
+    table.loc[7] = unusual
     write_table_and_policy(table, "[columns.x]\nmax_revealed = 0.1\n[require]\nbounds = true\n")
     ends = ("--target", "y", "--bounds", "x=-5:5", "--bounds", "y=-20:20")
     plan = judged(capsys, *ends, "--noise", "0.75", "--held-out", "0", "--no-attacks", "--draws", "2")
