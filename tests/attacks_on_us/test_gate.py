@@ -215,7 +215,7 @@ def test_attacks_on_a_sample_count_with_the_upper_end_of_their_interval(gate: Ga
     table["income"], table["sick"] = table.age + rng.normal(0, 9, n), 0
     _, _, found = gate("[columns.city]\nmax_attack = 0.9\n", "--draws", "4", "--noise", "100", table=table)
     (only,) = found["rules"]
-    assert "from 500 of 675 rows" in only["note"]
+    assert "from 500 of 900 rows" in only["note"]
     assert 0.5 < only["value"] < 0.65
 
 
@@ -357,7 +357,7 @@ def test_a_policy_can_ask_for_the_target_the_people_and_a_released_file(gate: Ga
     status, err, found = gate(required, *FAST, table=table, bounded=False)
     assert status == 1
     assert err.endswith("require.released, require.person.\n")
-    assert "Checked for the model of 60 of 80 rows (held-out 0.25, seed 0)" in found["note"]
+    assert "Checked for the model of 80 of 80 rows (held-out 0, seed 0)" in found["note"]
     release = [
         "release",
         "t.csv",

@@ -291,13 +291,21 @@ def test_a_policy_for_a_table_without_marks_may_state_one(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("section", ["[label]\nmin_error = 1e-3", "[membership]\nmax_right = 0.99"])
-def test_a_kind_of_model_that_one_label_decides_is_given_or_refused(gate: Gate, section: str) -> None:
+def test_a_kind_of_model_that_one_label_decides_is_stated_or_refused(gate: Gate, section: str) -> None:
     table = plain(81).assign(y=[20, *[0, 1, 2, 3] * 20])
     line = ("--noise", "9", "--no-attacks", "--draws", "2")
     bounds = [word for each in ("a=-4:4", "b=-4:4", "y=0:20") for word in ("--bounds", each)]
     status, err, _ = gate(table, section, *line, *bounds)
-    assert (status, err.count("\n"), "give --model linear" in err) == (2, 1, True), err
-    assert gate(table, section, *line, *bounds, "--model", "linear")[:2] == (0, "")
+    assert (status, err.count("\n"), 'write model = "linear" under [require]' in err) == (2, 1, True), err
+    stated = f'{section}\n[require]\nmodel = "linear"\n'
+    assert (
+        gate(table, section, *line, *bounds, "--model", "linear")[0] == 2
+    )  # a model card does not say that it was given
+    assert (
+        gate(table, stated, *line, *bounds)[:2]
+        == gate(table, stated, *line, *bounds, "--model", "linear")[:2]
+        == (0, "")
+    )
     assert gate(table, "[rows]\nmax_eta = 1e9\n", *line, *bounds)[:2] == (0, "")
 
 

@@ -197,7 +197,9 @@ def test_rows_that_must_be_held_out_are(gate: Gate) -> None:
     policy = "[utility]\nmin = -9\n[rows]\nmax_eta = 1e6\n[require]\nheld_out = 0.2\n"
     for n, expected in ((39, 1), (41, 0)):
         table = pandas.DataFrame({"age": rng.normal(size=n).clip(-4, 4), "dose": rng.normal(size=n).clip(-4, 4)})
-        status, _, rules = gate(table, policy, "--noise", "0.1", "--no-attacks", age="-5:5", dose="-5:5")
+        status, _, rules = gate(
+            table, policy, "--noise", "0.1", "--held-out", "0.25", "--no-attacks", age="-5:5", dose="-5:5"
+        )
         assert (status, rules["require.held_out"]["passed"]) == (expected, not expected)
 
 

@@ -73,7 +73,7 @@ def test_rules_that_hold_the_split_fixed_refuse_a_release_with_one(
     said = capsys.readouterr().err
     if about is not None:
         assert about in said
-        assert "Release again without --held-out" in said
+        assert "Use --held-out 0" in said
         assert main([*line, "--out", "m.skops"]) == 0  # the remedy
         assert main(check) == 0
 

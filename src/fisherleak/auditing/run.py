@@ -56,7 +56,6 @@ from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, has_own_shape
 from fisherleak.errors import InvalidInputError
-from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.noise.shaping import changes_of_scale
 from fisherleak.releasing.table_model import TableModel, read_for_release
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
@@ -160,14 +159,38 @@ def audit(
         shape=shape,
         rows_per_person=rows_per_person,
     )
-    if policy is not None:  # rules are checked for the model that a release trains, which pools rare categories
-        settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
-    clock, raw = _Clock(), [as_raw(table)]
-    again = None if policy is not None or _is_large(raw[0]) else replace(raw[0], parts=tuple(raw[0].parts))
+    clock, raw, here = _Clock(), [as_raw(table)], Room.here() if room is None else room
+    if policy is not None:
+        with _recorded() as caught:
+            trained, settings = clock("fit", lambda: _trained_for_release(raw.pop(), settings, here))
+        return audit_trained(trained, settings, plan, clock.seconds, _sentences(caught))
+    again = None if _is_large(raw[0]) else replace(raw[0], parts=tuple(raw[0].parts))
     with _recorded() as caught:
-        trained = clock("fit", lambda: train(raw.pop(), settings, Room.here() if room is None else room))
+        trained = clock("fit", lambda: train(raw.pop(), settings, here))
     release = None if again is None or trained.design.lazy else lambda: read_for_release(again, settings)
     return audit_trained(trained, settings, plan, clock.seconds, _sentences(caught), release)
+
+
+def _trained_for_release(raw: RawTable, settings: Settings, room: Room) -> tuple[Trained, Settings]:
+    """What rules are checked on: the model that a release of this table trains, and nothing else.
+
+    A release forms no groups. Rare categories of a column that does are not pooled; refused where a release would pool them.
+    """
+    found = read_for_release(raw, settings, room, stated=True)
+    if settings.group is not None:
+        alone = read_for_release(raw, replace(settings, group=None), room, stated=True).trained.design
+        if not _same_model(alone, found.trained.design):
+            raise InvalidInputError(
+                f"`group` is '{settings.group}', and a release, which has no groups, would use that column in another way: "
+                "rules checked here would not hold for it. Leave `group` out, or keep all categories of the column with "
+                f"`categories={[settings.group]!r}`."
+            )
+    return found.trained, found.settings
+
+
+def _same_model(one: Design, other: Design) -> bool:
+    """Whether two readings of a table, of which one may have left rows out, have the same rows and features."""
+    return (one.n, one.features, one.target) == (other.n, other.features, other.target)
 
 
 def _is_large(raw: RawTable) -> bool:

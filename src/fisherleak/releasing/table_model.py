@@ -26,7 +26,7 @@ from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.releasing.cards.names_on_cards import trained_as_read
 from fisherleak.releasing.noise.any_record_noise import admitted_noise, least_of, public_numbers, reach_of
 from fisherleak.releasing.noise.shaping import check_shape, own_rows_shape, public_rows_shape
-from fisherleak.tables import RawTable
+from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced, reweighted
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.pipelines import PublicModel, own_parameters, parameters_as_released, pipeline_with
@@ -120,9 +120,13 @@ class TableModel:
         return pipeline_with(model, parameters_as_released(model, noisy))
 
 
-def read_for_release(raw: RawTable, settings: Settings) -> TableModel:
+def read_for_release(
+    raw: RawTable, settings: Settings, room: Room | None = None, *, stated: bool = False
+) -> TableModel:
     """The model of a table as a release trains it: rare levels are pooled; refuses a table that is too small."""
-    trained, settings = trained_as_read(raw, replace(settings, rare=max(settings.rare, FEWEST_ROWS)))
+    trained, settings = trained_as_read(
+        raw, replace(settings, rare=max(settings.rare, FEWEST_ROWS)), room, stated=stated
+    )
     if not is_share(settings.held_out):
         raise InvalidInputError(
             f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "

@@ -229,10 +229,10 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
         return None
     found, ruled = _applied(policy, design, settings, plan)
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
-    if plan.released and design.held_out:
+    if design.held_out:
         _check_split(policy, design, ruled)
     if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
-        refuse_told_by_model(design, policy.source, plan.released)
+        refuse_told_by_model(design, policy.source)
     if plan.quick and (found.attacked or policy.section("attacks")):
         raise InvalidInputError(
             f"`quick` attacks fewer rows and lets no attacker learn, and the policy '{policy.source}' limits attacks: leave "
@@ -430,8 +430,8 @@ def _check_split(policy: Policy, design: Design, ruled: Collection[str]) -> None
     if about:
         raise InvalidInputError(
             f"The policy '{policy.source}' has rules on {' and '.join(about)}, and the release holds rows out: without one "
-            "row, or with another class of one, other rows would be held out, which no rule counts. Release again without "
-            "`held_out`: the model is then trained on all rows."
+            "row, or with another class of one, other rows would be held out, which no rule counts. Use `held_out=0`: the "
+            "model is then trained on all rows."
         )
 
 

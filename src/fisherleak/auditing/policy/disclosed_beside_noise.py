@@ -144,24 +144,21 @@ def _thin(design: Design, features: Collection[Feature]) -> set[str]:
     return {feature.name for feature, (_, count) in others if count <= FEWEST_ROWS}
 
 
-def refuse_told_by_model(design: Design, source: str, released: bool) -> None:
+def refuse_told_by_model(design: Design, source: str) -> None:
     """Refuse a kind of model that nobody stated and that one row's label decides: the model card tells it, at any noise.
 
     A model card has the kind and not whether it was given: it counts as found from the rows wherever these would give it.
     """
     target = design.target
     found = kind_of(target.kind).labels.assumed and not target.unlike_data
-    if target.assumed or (released and found):
+    if target.assumed or found:
         if kind_settled(replace(design, target=replace(target, assumed=True))):
             return
-        who, given = (
-            "row" if design.people is None else "person",
-            "" if released else f"give `model={target.kind!r}`, or ",
-        )
+        who = "row" if design.people is None else "person"
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table. The "
             f"labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise: "
-            f'{given}write model = "{target.kind}" under [require] in the policy.'
+            f'write model = "{target.kind}" under [require] in the policy.'
         )
 
 

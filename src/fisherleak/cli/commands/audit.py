@@ -229,6 +229,10 @@ def audit(
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
             decided["levels"] = common.levels_from(levels)
+            if policy is not None and held_out is None:
+                decided["held_out"] = (
+                    0.0  # rules are about the model that a release trains: on all rows, unless told otherwise
+                )
             settings = common.settings_from(**decided, id=id_)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options, **priced)
         summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))

@@ -176,24 +176,35 @@ def _copied(raw: RawTable) -> RawTable:
     return replace(raw, parts=tuple(raw.parts))
 
 
-def trained_as_read(raw: RawTable, settings: Settings) -> tuple[Trained, Settings]:
+def trained_as_read(
+    raw: RawTable, settings: Settings, room: Room | None = None, *, stated: bool = False
+) -> tuple[Trained, Settings]:
     """A model trained with settings that its model card gives again, and these settings.
 
-    Columns that cannot be used are left out, as if that had been asked for: then rows that lack one are not left out.
+    Columns that cannot be used are left out, as if that had been asked for: then rows that lack one are not left out. What the
+    settings say of columns without need is forgotten, since a model card does not hold it; with ``stated`` it is kept: the
+    model is the same, and who made the settings knows that no row decides these columns.
     """
-    first = trained = train(_copied(raw), settings)
+    first = trained = train(_copied(raw), settings, room)
     for _ in raw.names:
         own = canonical_settings(settings, raw.names, trained)
         used = _used_by(trained.design)
-        again = as_read(as_on_card(own, used), raw, used)
+        again = as_read(as_on_card(own, used), raw, used, room)
+        again = _with_stated(again, own) if stated else again
         if _ReadAlike.of(again) == _ReadAlike.of(settings):
             break
-        settings, trained = again, train(_copied(raw), again)
+        settings, trained = again, train(_copied(raw), again, room)
     _check_marks(first.design, trained.design)
     why = {column.name: column for column in first.design.columns if column.kind == "ignored" and column.assumed}
     columns = tuple(why.get(column.name, column) for column in trained.design.columns)
     design = replace(trained.design, columns=columns, thin=first.design.thin)
     return replace(trained, design=design), canonical_settings(settings, raw.names, trained)
+
+
+def _with_stated(settings: Settings, own: Settings) -> Settings:
+    """Settings with what others say of columns too."""
+    lists = ("numbers", "categories", "drop")
+    return replace(settings, **{name: tuple(sorted({*getattr(settings, name), *getattr(own, name)})) for name in lists})
 
 
 @dataclass(frozen=True)
