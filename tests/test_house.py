@@ -54,6 +54,7 @@ TOPICS = {
     "attacks_on_us/test_noise_keys_and_entries.py": "tables hidden in released files by noise that classes share, bounds, sentences, keys, ledgers",
     "attacks_on_us/test_covariances_and_memory.py": "covariances, memory and crashes in released files",
     "attacks_on_us/test_held_out_rows.py": "rows that are held out, and who decides which",
+    "attacks_on_us/test_plans_are_releases.py": "rules are checked on the model that a release trains",
     "attacks_on_us/test_imputer.py": "rows inside an imputer",
     "attacks_on_us/test_ledger_cells.py": "new ids and another reading of the same cells, and what else a ledger could hold",
     "attacks_on_us/test_ledger_ids.py": "people who start again on a ledger, and older copies of it",

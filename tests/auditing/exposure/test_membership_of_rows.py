@@ -73,7 +73,7 @@ def test_a_rule_decides_by_the_finest_setting_and_all_else_shows_less(
 
     membership = fl.Leakage.membership
     monkeypatch.setattr(fl.Leakage, "membership", counted)
-    settings = Settings(target_for("logistic"), "logistic", l2=0.1)
+    settings = Settings(target_for("logistic"), "logistic", l2=0.1, held_out=0.0)
     policy = policy_of({"membership": {"max_right": 0.6}} if ruled else {"rows": {"max_eta": 1.0}})
     audit(table_for("logistic"), settings, noise=0.5, draws=4, attacks=False, policy=policy)
     assert asked == [EXACT if ruled else CLOSE]
