@@ -15,6 +15,7 @@ __all__ = [
     "DECIMALS",
     "amounts_as_text",
     "are_codes",
+    "cells_to_codes",
     "class_marks",
     "is_missing",
     "is_plain_number",
@@ -154,6 +155,19 @@ def are_codes(cells: Collection[str]) -> bool:
     bare = [cell.strip() for cell in cells]
     alike = len({len(cell) for cell in bare}) == 1
     return alike and any(cell.startswith("0") for cell in bare) and all(map(CODE.fullmatch, bare))
+
+
+def cells_to_codes(counts: Mapping[str, int]) -> int | None:
+    """Cells without which, at least, numbers would be codes; None where those left would be none, or few beside them."""
+    bare = [(text.strip(), count) for text, count in counts.items()]
+    alike = Counter[int]()
+    for text, count in bare:
+        if CODE.fullmatch(text):
+            alike[len(text)] += count
+    lengths = {len(text) for text, _ in bare if CODE.fullmatch(text) and text.startswith("0")}
+    total = sum(counts.values())
+    found = [total - alike[length] for length in lengths if alike[length] >= ALMOST * total]
+    return min(found, default=None)
 
 
 def style_of(text: str, decimal: str) -> tuple[str, ...]:
