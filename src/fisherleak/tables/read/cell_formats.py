@@ -81,7 +81,7 @@ ALMOST = 0.9
 FEWEST_ALIKE = 5
 """Cells written in another way from which on they are no slips; with fewer none of them is named in a release."""
 TRUTHS = {"true": True, "false": False}
-WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 
@@ -117,7 +117,8 @@ def plain_values(counts: Mapping[str, int]) -> dict[str, int | float | bool | No
         return {text: truths.get(text) for text in counts}
     if are_codes(rest.values()) or not all(cell.isascii() and PLAIN.fullmatch(cell) for cell in rest.values()):
         return None
-    numbers = {text: int(cell) if WHOLE.fullmatch(cell) else float(cell) for text, cell in rest.items()}
+    whole = all(WHOLE.fullmatch(cell) and -(2**63) <= int(cell) < 2**63 for cell in rest.values())
+    numbers = {text: int(cell) if whole else float(cell) for text, cell in rest.items()}
     if not truths:
         return {**numbers}
     if not set(numbers.values()) <= {0, 1}:
