@@ -48,7 +48,7 @@ def write_tables(folder: Path) -> None:
 
 LINES = [
     Line(
-        "might be read as numbers, or no longer as numbers.",
+        "might be taken for something else: numbers, a category, or nothing that is used.",
         f"{GATE} --policy members.toml",
         {"--drop c": f"{GATE} --policy members.toml --drop c", "--number c": f"{GATE} --policy number.toml --number c"},
     ),

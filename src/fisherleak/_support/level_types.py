@@ -48,8 +48,10 @@ def typed_levels(levels: Iterable[Any]) -> NDArray[Any]:
     if plain and all(isinstance(level, bool) for level in plain):
         return np.array(plain, dtype=bool)
     if plain and all(isinstance(level, numbers.Real) and not isinstance(level, bool) for level in plain):
-        whole = all(isinstance(level, int) and abs(level) < 2**62 for level in plain)
-        return np.array(plain, dtype=np.int64 if whole else np.float64)
+        if all(isinstance(level, int) and -(2**63) <= level < 2**63 for level in plain):
+            return np.array(plain, dtype=np.int64)
+        if all(not isinstance(level, int) or int(float(level)) == level for level in plain):
+            return np.array(plain, dtype=np.float64)  # others would be one as floats
     made = np.empty(len(plain), dtype=object)
     made[:] = plain
     return made

@@ -162,6 +162,7 @@ def _given_settings(saved: SavedModel) -> list[str]:
         "group": own.group,
         "person": own.person,
         "held_out": own.held_out,
+        "missing": own.missing == "drop",
         "seed": own.seed,
         **{name: getattr(own, name) for name in DECLARATIONS},
     }

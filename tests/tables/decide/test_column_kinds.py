@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fisherleak.tables import Choices, from_frame
 from fisherleak.tables.decide.column_kinds import decide
+from fisherleak.tables.decide.fewer_rows import use_unsettled
 from fisherleak.tables.decide.profile import profiles_of
 from tables.small import kinds, many
 
@@ -160,18 +161,20 @@ def test_many_people_whose_rows_stand_together_are_an_identifier() -> None:
     assert "`person='tkid'`" in decide(raw, profiles_of(raw, Choices("y"), False), Choices("y"))[0].note
 
 
-def test_how_many_rows_settle_whether_a_number_is_used() -> None:
-    def settled(name: str, values: Any) -> int | None:
+def test_whether_one_row_settles_that_a_number_is_used() -> None:
+    def settled(name: str, values: Any, one: int = 1) -> bool:
         raw = from_frame(many(**{name: values}))
-        return decide(raw, profiles_of(raw, Choices("y"), False), Choices("y"))[0].settled_by
+        profiles = profiles_of(raw, Choices("y"), False)
+        return name not in use_unsettled(raw, decide(raw, profiles, Choices("y")), profiles, None, one)
 
-    assert settled("id", np.arange(60)) is None
-    assert settled("id", np.arange(60) % 6) == 15  # values that are not there
-    assert settled("id", np.r_[np.arange(10), np.zeros(50)]) == 1
-    assert settled("id", np.arange(60) // 2) == 1
-    assert settled("age", np.arange(60) % 6) is None
-    assert settled("x1", np.arange(60) // 2 / 4) == 43  # of 44 fractions all but a slip would have to go
-    assert settled("reach", 10**9 + np.r_[-1, np.arange(59)]) == 1  # without the first all have as many digits
+    assert settled("id", np.arange(60))
+    assert settled("id", np.arange(60) % 6)
+    assert not settled("id", np.r_[np.arange(20), np.arange(20), np.arange(19), 20])  # without 20 it has twenty values
+    assert settled("id", np.arange(60) // 2)
+    assert settled("age", np.arange(60) % 6)
+    assert settled("x1", np.arange(60) // 2 / 4)  # of 44 fractions all but a slip would have to go
+    assert not settled("x1", np.r_[0.5, 1.5, np.arange(2, 60)])  # of two all but a slip
+    assert not settled("reach", 10**9 + np.r_[-1, np.arange(59)])  # without the first all have as many digits
 
 
 def test_the_note_on_somebody_with_several_rows_names_person() -> None:

@@ -96,7 +96,7 @@ def _count(design: Design, naming: Naming) -> int:
 
 def _namings(design: Design) -> Iterator[Naming]:
     numbers = [feature for feature in design.features if feature.kind == "number"]
-    edge = {column.name for column in design.columns if column.settled_by == 1}
+    edge = {name for name, what in design.unsettled.items() if what == "use"}
     yield from (_levels(feature, feature.name in edge) for feature in design.features if feature.leaving)
     for feature in numbers:
         yield from _gaps(design, feature)

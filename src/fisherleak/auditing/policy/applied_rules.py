@@ -109,42 +109,41 @@ def check_marks(policy: Policy, design: Design, names: Collection[str]) -> None:
 
 
 def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> None:
-    """Refuse what one row, or person, settles: a column's decimal mark, whether it is used, whether the last row is a total."""
-    member = bool(policy.section("membership"))
-    known = {feature.name for feature in design.features} | {design.target.name}
-    one = 1 if design.people is None else int(design.people.sizes.max())
-    for name, by in design.marks_settled_by.items():
-        if by <= max(FEWEST_ROWS, one) and name in (known if member else known & {*ruled}):
-            raise InvalidInputError(
-                f"{by} cell{'s settle' if by > 1 else ' settles'} whether the marks in the numbers of '{name}' are decimal "
-                "ones or stand between thousands. A few rows decide the unit of all, and no rule of the policy "
-                f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
-                "give the same as `decimal`."
-            )
+    """Refuse what a few rows, or one person, settle: decimal marks, what columns are taken for, whether a row is a total."""
+    member, target = bool(policy.section("membership")), design.target.name
+    known = {feature.name for feature in design.features} | {target}
     whose = "one row" if design.people is None else "the rows of one person"
-    for name, by in design.kinds_settled_by.items() if member else ():
-        if by <= one:
-            raise InvalidInputError(
-                f"Without {whose} the text in '{name}' might be read as numbers, or no longer as numbers. A release shows "
-                f"that, and no rule of the policy '{policy.source}' counts it: leave the column out with `drop={[name]!r}`, "
-                f'or write kind = "number" under [columns.{name}] in the policy and give `numbers={[name]!r}`.'
-            )
-    if member and design.summed:
+    for name in (n for n in design.marks if n in design.few_settle_marks & (known if member else known & {*ruled})):
+        raise InvalidInputError(
+            f"{FEWEST_ROWS} cells, or fewer, or {whose}, settle whether the marks in the numbers of '{name}' are decimal ones "
+            "or stand between thousands. A few rows decide the unit of all, and no rule of the policy "
+            f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
+            "give the same as `decimal`."
+        )
+    if not member:
+        return
+    if design.summed:
         raise InvalidInputError(
             "The last row is left out as a total of the others, so that one row decides it. "
             f"No rule of the policy '{policy.source}' counts that: take the total out of the table, or keep that row with "
             "`keep_total=True`."
         )
-    for column in design.columns if member else ():
-        counted = column.kind == "category" and design.people is None  # rows that decide it are recognised
-        if column.settled_by is not None and column.settled_by <= one and not counted:
-            other = "be used" if column.kind == "ignored" else "not be used"
-            option = "categories" if column.levels else "numbers"
+    categories = {column.name for column in design.columns if column.kind == "category"}
+    for name, what in design.unsettled.items():
+        if what == "use" and name in categories and design.people is None:
+            continue  # rows that decide it are recognised
+        if name == target:
             raise InvalidInputError(
-                f"Without one {'row' if design.people is None else 'person'} the column '{column.name}' might {other}, which "
-                f"reveals that one with certainty, and no rule of the policy '{policy.source}' counts that: leave it out with "
-                f"`drop={[column.name]!r}`, or keep it with `{option}={[column.name]!r}`."
+                f"Without {whose} the target '{name}' might be read as something else: numbers, text or dates. A release shows "
+                f"that, and no rule of the policy '{policy.source}' counts it: mend the cells that are written in another way, "
+                "or name what stands for a missing value with `na`."
             )
+        raise InvalidInputError(
+            f"Without {whose} the column '{name}' might be taken for something else: numbers, a category, or nothing that is "
+            f"used. A release shows that, and no rule of the policy '{policy.source}' counts it: leave it out with "
+            f"`drop={[name]!r}`, or write its kind under [columns.{name}] in the policy and give `numbers={[name]!r}`, or "
+            "`categories`."
+        )
 
 
 OF_NUMBERS = ("max_revealed", "min_error")

@@ -6,16 +6,16 @@ Every step is a sentence, with the argument that decides otherwise; values of ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.decide.choices import Choices, sort_of
-from fisherleak.tables.decide.numbers_in_text import Survey, Unread, surveys_of
+from fisherleak.tables.decide.numbers_in_text import Survey, Unread, said_of, surveys_of
 from fisherleak.tables.decide.total_rows import without_totals
-from fisherleak.tables.read.cell_formats import class_marks, is_missing, read_number
+from fisherleak.tables.read.cell_formats import FEWEST_ALIKE, class_marks, is_missing, read_number
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["OTHER", "Change", "Written", "as_written", "changed"]
@@ -115,18 +115,19 @@ class Written:
     """The decimal mark of columns of text that are taken as numbers, and would be other numbers with the other mark."""
     open_marks: frozenset[str]
     """Those of them for which nothing in the table settles it."""
-    settled_by: Mapping[str, int] = field(default_factory=dict)
-    """Cells without which, at least, the mark of such a column would be another; not where it was given."""
+    few_settle: frozenset[str] = frozenset()
+    """Those of them whose mark would be another, or none, without ``FEWEST_ALIKE`` cells or one person's; not where it was
+    given."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
-    kinds_settled_by: Mapping[str, int] = field(default_factory=dict)
-    """Cells without which, at least, a column of text would be numbers, or would be none; not of columns that were named."""
+    unsettled: frozenset[str] = frozenset()
+    """Columns of text that might be read as something else without one row, or person; none that were named."""
     no_numbers: Mapping[str, int] = field(default_factory=dict)
     """How many cells of such columns are neither missing nor numbers."""
 
 
-def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
-    """The table with numbers where text holds numbers, without a total in its last row."""
+def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> Written:
+    """The table with numbers where text holds numbers, without a total in its last row; ``one`` person has so many rows."""
     if choices.decimal not in (None, ".", ","):
         raise InvalidInputError(f"decimal must be '.' or ','; got {choices.decimal!r}.")
     surveys = surveys_of(raw, choices, lazily)
@@ -151,62 +152,103 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool) -> Written:
         notes.append(
             f"In the target '{choices.target}' {_counted(gone)}. `categories={[choices.target]!r}` makes it a class."
         )
-    unread = tuple(
-        Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].tally(mark).first
-    )
+    unread = tuple(Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].first[mark])
     summed = False
     if not choices.keep_total:
-        raw, total, summed = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily)
+        raw, total, summed = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily, one)
         notes += total
     told = {name: mark for name, mark in marks.items() if surveys[name].matters}
     settled = any(surveys[name].settles for name in marks)  # one table has one notation
     unsure = frozenset(name for name in told if surveys[name].decimal is None and not settled)
-    by = {} if choices.decimal else _settled_by(surveys, told)
-    cells = {name: surveys[name].tally(mark).unread for name, mark in marks.items()}
-    usual = choices.decimal or ("," if "," in marks.values() else ".")
-    near = {
-        name: survey.cells_to_change(marks.get(name, survey.decimal or usual))
+    lesser = {name: [*survey.fewer(one)] for name, survey in surveys.items()}
+    few = {} if choices.decimal else {name: [*surveys[name].fewer(max(FEWEST_ALIKE, one))] for name in surveys}
+    few_settle = {name for name, mark in told.items() if few and _marks_left(name, surveys, few) != {mark}}
+    unsettled = {
+        name
         for name, survey in surveys.items()
         if name not in choices.numbers
+        and _readings_left(name, raw.inferred, choices, surveys, lesser)
+        != {_reading(survey, marks.get(name) or _own_mark(survey, choices, _usual(surveys)), raw.inferred)}
     }
-    kinds = {name: count for name, count in near.items() if count is not None}
-    return Written(changed(raw, how), tuple(notes), unread, told, unsure, by, summed, kinds, cells)
+    unsettled |= {name for name, cells in raw.near_codes.items() if cells <= one and name not in said_of(choices)}
+    cells = {name: surveys[name].unread(mark) for name, mark in marks.items()}
+    return Written(
+        changed(raw, how),
+        tuple(notes),
+        unread,
+        told,
+        unsure,
+        frozenset(few_settle),
+        summed,
+        frozenset(unsettled),
+        cells,
+    )
 
 
-def _settled_by(surveys: Mapping[str, Survey], told: Collection[str]) -> dict[str, int]:
-    """Cells that settle the marks of some columns: their own, or where these say nothing those of the other columns."""
-    commas = [s.settled_by or 0 for s in surveys.values() if s.decimal == "," and s.is_numbers(",")]
-    even = [s.settled_by for s in surveys.values() if s.decimal is None and s.settled_by]
-    usual = max(commas) if commas else min(even, default=None)
-    found = {name: surveys[name].settled_by if surveys[name].decimal else usual for name in told}
-    return {name: by for name, by in found.items() if by is not None}
+def _usual(surveys: Mapping[str, Survey]) -> str:
+    """The mark of columns that say nothing of their own: one table has one notation."""
+    return "," if any(s.decimal == "," and s.is_numbers(",") for s in surveys.values()) else "."
+
+
+def _own_mark(survey: Survey, choices: Choices, usual: str) -> str:
+    return choices.decimal or survey.decimal or usual
 
 
 def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]:
     """The decimal mark of every column of text that is taken as numbers."""
-    sure = [survey.decimal for survey in surveys.values() if survey.decimal and survey.is_numbers(survey.decimal)]
-    usual = "," if "," in sure else "."  # one table has one notation
-    found = {}
-    for name, survey in surveys.items():
-        mark = choices.decimal or survey.decimal or usual
-        if name in choices.numbers or survey.is_numbers(mark):
-            found[name] = mark
-    return found
+    usual = _usual(surveys)
+    marks = {name: _own_mark(survey, choices, usual) for name, survey in surveys.items()}
+    return {name: mark for name, mark in marks.items() if name in choices.numbers or surveys[name].is_numbers(mark)}
+
+
+def _reading(survey: Survey, mark: str, inferred: bool) -> str:
+    """What a column of text is read as: "number", "text", "date", …; a reader of files decides first where types follow
+    from cells.
+    """
+    typed = survey.typed if inferred else ""
+    return typed if typed not in ("", "truth") else "number" if survey.is_numbers(mark) else "text"
+
+
+Lesser = Mapping[str, Sequence[Survey]]
+"""What surveys of columns may be left without some rows."""
+
+
+def _usual_left(surveys: Mapping[str, Survey], lesser: Lesser) -> set[str]:
+    """The marks that may be usual, now or without some rows."""
+    told = [{_usual({name: each}) for each in (survey, *lesser[name])} for name, survey in surveys.items()]
+    return (
+        {_usual(surveys)}
+        | ({","} if any("," in each for each in told) else set())
+        | ({"."} if all("." in each for each in told) else set())
+    )
+
+
+def _marks_left(name: str, surveys: Mapping[str, Survey], lesser: Lesser) -> set[str]:
+    """The marks that a column may have without some rows."""
+    usual = _usual_left(surveys, lesser)
+    return {mark for each in lesser[name] for mark in ({each.decimal} if each.decimal else usual) if each.matters}
+
+
+def _readings_left(
+    name: str, inferred: bool, choices: Choices, surveys: Mapping[str, Survey], lesser: Lesser
+) -> set[str]:
+    usual = _usual_left(surveys, lesser)
+    return {_reading(each, _own_mark(each, choices, mark), inferred) for each in lesser[name] for mark in usual}
 
 
 def _sentence(name: str, survey: Survey, decimal: str) -> str:
-    tally = survey.tally(decimal)
+    styles, unread, first = survey.styles(decimal), survey.unread(decimal), survey.first[decimal]
     told = f"'{name}' is text and is taken as numbers"
-    if tally.styles:
-        told += f", written {' and '.join(sorted(tally.styles))}"
+    if styles:
+        told += f", written {' and '.join(sorted(styles))}"
     if survey.decimal is None:
         told += f" (`decimal={'.' if decimal == ',' else ','!r}` reads the marks the other way)"
     if survey.marks:
         told += f"; {_counted(survey.marks)}"
-    if tally.unread:
-        rows = ", ".join(f"row {row}: {Unread(name, row, text).kind}" for row, text in tally.first)
-        more = f" and {tally.unread - len(tally.first)} more" if tally.unread > len(tally.first) else ""
-        told += f"; {tally.unread} cell{'s are no numbers and count' if tally.unread > 1 else ' is no number and counts'} as "
+    if unread:
+        rows = ", ".join(f"row {row}: {Unread(name, row, text).kind}" for row, text in first)
+        more = f" and {unread - len(first)} more" if unread > len(first) else ""
+        told += f"; {unread} cell{'s are no numbers and count' if unread > 1 else ' is no number and counts'} as "
         told += f"missing ({rows}{more})"
     return f"{told}. `categories={[name]!r}` takes it as text."
 

@@ -25,6 +25,8 @@ WAYS = ("impute", "drop")
 """What may become of rows that lack a column."""
 MOST_FORCED = 1000
 """Levels past which even a category named by the user is refused: each would be a coefficient."""
+MOST_DECLARED = 2000
+"""Levels of all columns that may be declared: without a row each of them still takes part in every computation."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,12 @@ def check_choices(names: Sequence[str], choices: Choices) -> None:
 def check_levels(names: Sequence[str], choices: Choices) -> None:
     """Declared levels of columns that exist, each column once."""
     seen: set[str] = set()
+    count = sum(len(levels) for _, levels in choices.levels)
+    if count > MOST_DECLARED:
+        raise InvalidInputError(
+            f"`levels` lists {count} categories, and at most {MOST_DECLARED} can be declared: unite rare ones in the table, or "
+            "leave columns of many categories out with `drop`."
+        )
     for name, levels in choices.levels:
         if name not in names:
             raise InvalidInputError(f"`levels` names the column '{name}', which is not there. {nearest(name, names)}")

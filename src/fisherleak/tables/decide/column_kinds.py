@@ -17,7 +17,18 @@ from fisherleak.tables.decide.profile import LONG, SKETCHED, Numbers, Profile
 from fisherleak.tables.read.cell_formats import amounts_as_text
 from fisherleak.tables.read.parts import RawTable
 
-__all__ = ["MOST_GROUPS", "MOST_LEVELS", "Column", "ColumnKind", "decide", "kept_leaving", "use_leaving"]
+__all__ = [
+    "FEWEST_KEPT",
+    "MOST_GROUPS",
+    "MOST_LEVELS",
+    "Column",
+    "ColumnKind",
+    "decide",
+    "kept_leaving",
+    "looks_like_id",
+    "use_leaving",
+    "use_of_texts",
+]
 
 ColumnKind = Literal["number", "category", "target", "id", "person", "group", "ignored"]
 MOST_LEVELS = 50
@@ -53,9 +64,6 @@ class Column:
     """The levels of a category that are kept where others are pooled."""
     yes_no: bool = False
     """Whether it is a number in the model, one of two, and measured as a category: how often attackers guess it."""
-    settled_by: int | None = None
-    """Rows without which, at least, it might be used where it is not, or not where it is; None where that does not rest on
-    counts."""
 
 
 def decide(raw: RawTable, profiles: Mapping[str, Profile], choices: Choices) -> list[Column]:
@@ -134,58 +142,67 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
             "is the index of a pandas frame, which had no name; `numbers` or `categories` keeps it",
         )
     if sort == "number":
-        why = _looks_like_id(name, profile)
-        by = _settled_by(profile, bool(why))
+        why = looks_like_id(name, profile)
         if why:
-            return Column(name, "ignored", True, f"{why}; `numbers` keeps it", settled_by=by)
+            return Column(name, "ignored", True, f"{why}; `numbers` keeps it")
         few = None if profile.numbers is None else profile.numbers.few
         if few is not None and len(few) == 2:
             note = f"holds {'0 and 1' if few == YES_NO else 'two values'} {YES_NO_NOTE}"
-            return Column(name, "number", True, note, yes_no=True, settled_by=by)
-        return Column(name, "number", True, "holds numbers", settled_by=by)
+            return Column(name, "number", True, note, yes_no=True)
+        return Column(name, "number", True, "holds numbers")
     if sort == "date":
         return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")
     if sort == "other":
         return Column(name, "ignored", True, f"holds {dtype}, which a linear model cannot use")
-    levels, present = profile.levels, profile.rows - profile.nulls
-    if levels is not None and len(levels) == 1:
-        return Column(name, "ignored", True, "has one value only", 1)
+    levels, present, use = profile.levels, profile.rows - profile.nulls, use_of_texts(profile, pooling)
     count = None if levels is None else len(levels)
-    if levels is None or (len(levels) > 2 and 2 * len(levels) > present):
+    if use == "one value":
+        return Column(name, "ignored", True, "has one value only", 1)
+    if levels is None or use == "names":
         texts = f"has {_count(profile)} different texts in {present} rows, as names and identifiers do"
         amounts = amounts_as_text([level for level in levels or () if isinstance(level, str)]) if levels else ""
         if amounts:
             texts = f"has {_count(profile)} different texts in {present} rows, which {amounts}"
-        by = None if levels is None else 2 * len(levels) - present
-        return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count, settled_by=by)
-    if len(levels) > MOST_REPEATED and profile.called:
-        note = f"is called an identifier and has {len(levels)} different texts; `categories` keeps it"
-        return Column(name, "ignored", True, note, count, settled_by=len(levels) - MOST_REPEATED)
-    if len(levels) > MOST_LEVELS:
-        return _pooled(name, levels, present, pooling)
-    note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
-    by = None if len(levels) < 3 else present - 2 * len(levels) + 1
-    return Column(name, "category", True, note, len(levels), settled_by=by)
-
-
-def _pooled(name: str, levels: Mapping[Any, int], present: int, pooling: bool) -> Column:
-    """A category of its most frequent levels, as long as the others are those of few rows."""
-    often = _often(levels)[: MOST_LEVELS - 1]
-    kept = tuple(level for level in often if levels[level] >= FEWEST_KEPT)
-    others = present - sum(levels[level] for level in kept)
-    share = others / present
-    if not pooling or len(kept) < 2 or share > MOST_POOLED:
-        note = (
-            f"has {len(levels)} different texts, of which the most frequent cover too few rows; `categories` keeps it"
-        )
-        by = len(levels) - MOST_LEVELS
-        by = min(by, 2 * others - present) if pooling and len(kept) > 1 else by
-        return Column(name, "ignored", True, note, len(levels), settled_by=by)
+        return Column(name, "ignored", True, f"{texts}; `categories` keeps it", count)
+    if use == "identifier":
+        note = f"is called an identifier and has {count} different texts; `categories` keeps it"
+        return Column(name, "ignored", True, note, count)
+    if use == "rare":
+        note = f"has {count} different texts, of which the most frequent cover too few rows; `categories` keeps it"
+        return Column(name, "ignored", True, note, count)
+    if use == "category":
+        note = _rare(levels) or "holds text" * (sort == "text") or "is true or false"
+        return Column(name, "category", True, note, count)
+    kept = _kept(levels)
+    share = 1 - sum(levels[level] for level in kept) / present
     note = (
-        f"has {len(levels)} different texts, of which {len(kept)} are kept and {len(levels) - len(kept)}, with {share:.1%} of "
+        f"has {count} different texts, of which {len(kept)} are kept and {len(levels) - len(kept)}, with {share:.1%} of "
         "the rows, are pooled into '(other)'; `categories` keeps all"
     )
-    return Column(name, "category", True, note, len(kept) + 1, kept, settled_by=present - 2 * len(levels) + 1)
+    return Column(name, "category", True, note, len(kept) + 1, kept)
+
+
+def use_of_texts(
+    profile: Profile, pooling: bool
+) -> Literal["one value", "names", "identifier", "rare", "pooled", "category"]:
+    """What a column of texts is used as, by how often each of them occurs: the last two are, the others are not."""
+    levels, present = profile.levels, profile.rows - profile.nulls
+    if levels is not None and len(levels) == 1:
+        return "one value"
+    if levels is None or (len(levels) > 2 and 2 * len(levels) > present):
+        return "names"
+    if len(levels) > MOST_REPEATED and profile.called:
+        return "identifier"
+    if len(levels) <= MOST_LEVELS:
+        return "category"
+    kept = _kept(levels)
+    many = present - sum(levels[level] for level in kept) > MOST_POOLED * present
+    return "rare" if not pooling or len(kept) < 2 or many else "pooled"
+
+
+def _kept(levels: Mapping[Any, int]) -> tuple[Any, ...]:
+    """The levels that are kept where the others, those of few rows, are pooled."""
+    return tuple(level for level in _often(levels)[: MOST_LEVELS - 1] if levels[level] >= FEWEST_KEPT)
 
 
 def _often(levels: Mapping[Any, int]) -> list[Any]:
@@ -220,7 +237,7 @@ def _rare(levels: Mapping[Any, int]) -> str:
     return f"{rare} of its {len(levels)} values ha{'ve' if rare > 1 else 's'} fewer than 5 rows each"
 
 
-def _looks_like_id(name: str, profile: Profile) -> str:
+def looks_like_id(name: str, profile: Profile) -> str:
     """Why a column of whole numbers is an identifier: under such a name hardly any repeat, or many with their rows together.
 
     Under a name that is an identifier's and nothing else, many values make it one in any order of the rows; so do, under any
@@ -228,7 +245,7 @@ def _looks_like_id(name: str, profile: Profile) -> str:
     17.5 among 5,000 say, make no measurement of it.
     """
     numbers, order = profile.numbers, profile.order
-    long = numbers is not None and _is_long(numbers) and not TIMES.search(name)
+    long = numbers is not None and is_long(numbers) and not TIMES.search(name)
     if numbers is None or numbers.count < 3 or not (profile.called or long):
         return ""
     nameless = name.startswith("column ")
@@ -257,31 +274,8 @@ def _looks_like_id(name: str, profile: Profile) -> str:
     return f"looks like an identifier of what several rows belong to: {why}; {person}"
 
 
-def _is_long(numbers: Numbers) -> bool:
+def is_long(numbers: Numbers) -> bool:
     return numbers.digits >= LONG and numbers.count >= FEWEST_IN_RUN
-
-
-def _settled_by(profile: Profile, left_out: bool) -> int | None:
-    """Rows without which, at least, a number might be left out where it is used, or used where it is left out; None for none.
-
-    Where every row has its own value one row less changes nothing. Of at most ``MOST_REPEATED`` values each but one has to
-    lose all rows but one until hardly any repeats, or so many rows have another value that there are more.
-    """
-    numbers = profile.numbers
-    if numbers is None or (profile.called and profile.distinct):
-        return None
-    if not profile.called:
-        few = len(profile.sketch) - MOST_REPEATED
-        mixed = numbers.whole and numbers.high >= 10.0 ** (LONG - 1)
-        return 1 if mixed and not numbers.digits else max(1, few) if left_out and not profile.distinct else None
-    if left_out:
-        return 1
-    fractions = numbers.fractions - max(1, numbers.count // 50)
-    if len(profile.sketch) > MOST_REPEATED:
-        return max(1, fractions)  # a measurement stays one until nearly all of its fractions are gone
-    repeated = sorted(count - 1 for count in profile.sketch.values() if count > 1)
-    alone = sum(repeated[: len(repeated) - (len(profile.sketch) >= 10)])
-    return max(1, min(alone, MOST_REPEATED + 1 - len(profile.sketch)), fractions)
 
 
 def _numbers_rows(profile: Profile, own: bool) -> bool:

@@ -2,41 +2,56 @@
 
 A column of text is taken as numbers where at least nine of ten of its cells that are not missing are numbers in one notation.
 What was taken as missing, and which rows hold what is no number, is said without the values themselves.
+
+All that this decides follows from how often each ``Form`` of cell occurs, so that it can be decided again with fewer rows.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.read.cell_formats import (
     ALMOST,
     DECIMALS,
-    are_codes,
+    FEWEST_ALIKE,
     is_missing,
     is_plain_number,
     kind_of_cell,
     money_of,
+    plain_values,
     read_number,
     style_of,
 )
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["Survey", "Unread", "surveys_of"]
+__all__ = ["Form", "Survey", "Unread", "form_of", "said_of", "surveys_of"]
 
 FEW = 10
 """Different numbers up to which a column may be a category: plain ones, or with texts that recur."""
 RECURS = 3
 """Rows with the same text that make it a level of a category with few numbers, not a slip."""
-GLANCE = 500
-"""Cells of a part that decide whether the others are looked at."""
-MOST_COUNTED = 100
-"""Cells that are counted where so many decide whether a column is numbers: more than one person has rows."""
+FOLLOWED = 1000
+"""Different numbers, and different texts that are none, that are counted one by one."""
 MOST_NAMED = 10
 """Cells that are listed."""
+MOST_TRIED = 6
+"""Rare forms of which every choice is left out together, where several rows may be gone."""
+SIGNS = re.compile(r"[\d,.:]|inf|true|false", re.IGNORECASE)
+"""What numbers, dates and truths have some of."""
+TYPED = re.compile(r"[+-]?[\d.]+(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?|true|false", re.IGNORECASE)
+"""What may be a number, or a truth, for them."""
+READERS = {
+    "date": re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d.*)?"),
+    "time": re.compile(r"\d\d:\d\d(?::\d\d.*)?"),
+    "hexadecimal": re.compile(r"[+-]?0[xX][0-9a-fA-F]+"),
+}
+"""What else readers of files take cells as."""
 
 
 @dataclass(frozen=True)
@@ -52,167 +67,252 @@ class Unread:
         return kind_of_cell(self.text)
 
 
-@dataclass(frozen=True)
-class Tally:
-    """The cells of a column read with one decimal mark."""
+class Form(NamedTuple):
+    """All that a decision reads from a cell of text.
 
-    numbers: int = 0
-    different: frozenset[float] = frozenset()
-    """At most ``FEW + 1`` of them."""
-    styles: frozenset[str] = frozenset()
-    others: Mapping[str, int] = field(default_factory=dict)
-    """Texts that are no numbers, and how often each occurs; at most ``FEW * FEW`` of them."""
-    first: tuple[tuple[int, str], ...] = ()
-    unread: int = 0
-    money: frozenset[str] = frozenset()
-    """Currencies of the numbers: with more than one they have no common unit."""
+    ``point`` and ``comma`` are how it is written as a number with that decimal mark, None where it is none; ``typed`` is what a
+    reader of files makes of a column of such cells; ``digits`` how many it has, where it has nothing else.
+    """
 
-    def __add__(self, other: Tally) -> Tally:
-        texts = Counter(self.others) + Counter(other.others)
-        return Tally(
-            self.numbers + other.numbers,
-            _some(self.different | other.different),
-            self.styles | other.styles,
-            dict(texts.most_common(FEW * FEW)),
-            (self.first + other.first)[:MOST_NAMED],
-            self.unread + other.unread,
-            self.money | other.money,
-        )
+    missing: bool = False
+    point: tuple[str, ...] | None = None
+    comma: tuple[str, ...] | None = None
+    money: str = ""
+    plain: bool = False
+    typed: str = ""
+    digits: int = 0
+    zero: bool = False
+
+
+TEXT = Form()
+
+
+def form_of(text: str, na: frozenset[str] = frozenset()) -> Form:
+    """The form of a cell."""
+    if text in na or is_missing(text):
+        return Form(missing=True)
+    if not SIGNS.search(text):
+        return TEXT
+    point, comma = (None if read_number(text, mark) is None else style_of(text, mark) for mark in DECIMALS)
+    bare = text.strip()
+    digits = len(bare) if bare.isascii() and bare.isdigit() else 0
+    money = "" if point is None and comma is None else money_of(text)
+    return Form(False, point, comma, money, is_plain_number(text), _typed(text), digits, digits > 1 and bare[0] == "0")
+
+
+def _typed(text: str) -> str:
+    bare = text.strip()
+    if bare.isascii() and not TYPED.fullmatch(bare):
+        return next((name for name, form in READERS.items() if form.fullmatch(bare)), "")
+    plain = plain_values({bare: 1}) or plain_values({bare.lstrip("0") or "0": 1})  # 05 alone is a code
+    (value,) = (plain or {text: None}).values()
+    if isinstance(value, bool):
+        return "truth"
+    return "" if value is None else "bit" if value in (0, 1) else "whole" if isinstance(value, int) else "number"
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What the cells of a column of text are."""
+    """What the cells of a column of text are: how often each form occurs, and each number and other text with either mark.
 
-    cells: int
-    plain: int
-    marks: Mapping[str, int]
+    ``few`` and ``recurring`` say the same of a survey with fewer rows, whose texts are not known one by one.
+    """
+
+    forms: Mapping[Form, int]
+    marks: Mapping[str, int] = field(default_factory=dict)
     """What stands for missing values, and how often."""
-    point: Tally
-    comma: Tally
-    apart: int = 0
-    """Cells that are numbers with one mark only."""
+    values: Mapping[str, Mapping[float, int]] = field(default_factory=dict)
+    others: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    first: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    few: Mapping[str, bool] | None = None
+    recurring: Mapping[str, bool] | None = None
 
-    def tally(self, decimal: str) -> Tally:
-        return self.point if decimal == "." else self.comma
+    def __add__(self, other: Survey) -> Survey:
+        def both(name: str) -> dict[str, dict[Any, int]]:
+            mine, its = getattr(self, name), getattr(other, name)
+            return {mark: dict((Counter(mine[mark]) + Counter(its[mark])).most_common(FOLLOWED)) for mark in DECIMALS}
+
+        first = {mark: (self.first[mark] + other.first[mark])[:MOST_NAMED] for mark in DECIMALS}
+        forms, marks = (
+            dict(Counter(a) + Counter(b)) for a, b in ((self.forms, other.forms), (self.marks, other.marks))
+        )
+        return Survey(forms, marks, both("values"), both("others"), first)
+
+    def numbers(self, mark: str) -> int:
+        """How many cells are numbers with a decimal mark."""
+        return sum(count for form, count in self.forms.items() if _style(form, mark) is not None)
+
+    @property
+    def cells(self) -> int:
+        return sum(count for form, count in self.forms.items() if not form.missing)
+
+    def unread(self, mark: str) -> int:
+        """How many cells are neither missing nor numbers."""
+        return self.cells - self.numbers(mark)
+
+    def styles(self, mark: str) -> frozenset[str]:
+        """How numbers differ from plain ones, in words."""
+        return frozenset(style for form in self.forms for style in _style(form, mark) or ())
 
     @property
     def decimal(self) -> str | None:
         """The mark with which more cells are numbers, None where both do alike."""
-        if self.point.numbers == self.comma.numbers and self.comma.styles != self.point.styles:
+        point, comma = self.numbers("."), self.numbers(",")
+        if point == comma and self.styles(",") != self.styles("."):
             return None
-        return "," if self.comma.numbers > self.point.numbers else "."
+        return "," if comma > point else "."
 
     @property
     def settles(self) -> bool:
         """Whether some cells are numbers with one mark only."""
-        return self.point.numbers != self.comma.numbers
-
-    @property
-    def settled_by(self) -> int | None:
-        """Cells without which, at least, the mark would be another or none; None where no cell has a say in it."""
-        return max(abs(self.comma.numbers - self.point.numbers), 1) if self.apart else None
+        return self.numbers(".") != self.numbers(",")
 
     @property
     def matters(self) -> bool:
         """Whether the mark decides what the cells are."""
-        return self.settles or self.point.styles != self.comma.styles
+        return self.settles or self.styles(".") != self.styles(",")
 
-    def cells_to_change(self, decimal: str) -> int | None:
-        """Cells, at least, without which the column would be numbers, or would be none; None past ``MOST_COUNTED``."""
-        tally, now = self.tally(decimal), self.is_numbers(decimal)
-        if len(tally.money) > 1:
-            return 1  # how many rows have the other currency is not counted
-        for count in range(1, MOST_COUNTED + 1):
-            fewer = (
-                replace(tally, numbers=tally.numbers - count) if now else replace(tally, unread=tally.unread - count)
-            )
-            if (now or tally.unread >= count) and _almost_all(fewer) != _almost_all(tally):
-                return count
-        return None
+    @property
+    def typed(self) -> str:
+        """What a reader of files makes of such a column, by all of its cells: nothing where it stays text."""
+        kinds = {form.typed for form in self.forms if not form.missing}
+        if self.are_codes or (kinds != {"truth"} and any(form.missing for form in self.forms)):
+            return ""  # such a mark is text for a reader of files
+        if kinds == {"truth", "bit"}:
+            words = sum(count for form, count in self.forms.items() if form.typed == "truth")
+            return "bits" if words < FEWEST_ALIKE else "truth" if self.cells - words < FEWEST_ALIKE else ""
+        if "hexadecimal" in kinds:
+            return "hexadecimal" if kinds <= {"hexadecimal", "bit", "whole"} else ""
+        kinds = {"number" if kind in ("bit", "whole") else kind for kind in kinds}
+        return kinds.pop() if len(kinds) == 1 else ""
 
-    def is_numbers(self, decimal: str) -> bool:
+    @property
+    def are_codes(self) -> bool:
+        """Whether all cells are digits alone, as many in each, of which some begin with a zero."""
+        there = [form for form in self.forms if not form.missing]
+        alike = len({form.digits for form in there}) == 1 and there[0].digits > 1
+        return alike and any(form.zero for form in there)
+
+    def is_numbers(self, mark: str) -> bool:
         """Whether almost all cells are numbers and they are no codes of a category."""
-        tally = self.tally(decimal)
-        if len(tally.money) > 1 or not _almost_all(tally):
-            return False
-        few = len(tally.different) <= FEW
-        if few and self.plain == self.cells and not self.marks:
+        numbers, unread = self.numbers(mark), self.unread(mark)
+        money = {form.money for form in self.forms if form.money and _style(form, mark) is not None}
+        if len(money) > 1 or numbers < 3 or numbers < ALMOST * (numbers + unread) or self.are_codes:
+            return False  # with several currencies they have no common unit
+        few = len(self.values[mark]) <= FEW if self.few is None else self.few[mark]
+        plain = all(form.plain and not form.missing for form in self.forms)
+        if few and plain:
             return False  # text on purpose: a program that writes numbers would have written numbers
-        return not (few and max(tally.others.values(), default=0) >= RECURS)
+        recurring = (
+            max(self.others[mark].values(), default=0) >= RECURS if self.recurring is None else self.recurring[mark]
+        )
+        return not (few and recurring)
+
+    def fewer(self, rows: int) -> Iterator[Survey]:
+        """What surveys may be left without so many rows at most, and some that may not."""
+        few = {mark: _left(self.values[mark].values(), rows, FEW) for mark in DECIMALS}
+        recurring = {
+            mark: {max(count, default=0) >= RECURS, sum(max(0, c - RECURS + 1) for c in count) > rows}
+            for mark, count in ((mark, self.others[mark].values()) for mark in DECIMALS)
+        }
+        for forms in lessened(self.forms, rows):
+            for some in itertools.product(*(few[mark] for mark in DECIMALS), *(recurring[mark] for mark in DECIMALS)):
+                yield replace(
+                    self,
+                    forms=forms,
+                    few=dict(zip(DECIMALS, some[:2], strict=True)),
+                    recurring=dict(zip(DECIMALS, some[2:], strict=True)),
+                )
 
 
-def _almost_all(tally: Tally) -> bool:
-    return tally.numbers >= 3 and tally.numbers >= ALMOST * (tally.numbers + tally.unread)
+def _left(counts: Any, rows: int, most: int) -> set[bool]:
+    """Whether at most so many different values are there, now and without some rows."""
+    left = len(counts)
+    now = left <= most
+    for count in sorted(counts):
+        rows -= count
+        if rows < 0:
+            break
+        left -= 1
+    return {now, left <= most}
 
 
-def _some(values: Iterable[float]) -> frozenset[float]:
-    return frozenset(sorted(values)[: FEW + 1])
+def lessened(counts: Mapping[Any, int], rows: int) -> Iterator[dict[Any, int]]:
+    """Counts that may be left without some rows: any choice of rare kinds gone, and the rest from one other."""
+    rare = sorted((key for key, count in counts.items() if count <= rows), key=lambda key: counts[key])[:MOST_TRIED]
+    for size in range(min(len(rare), rows) + 1):
+        for gone in itertools.combinations(rare, size):
+            left = rows - sum(counts[key] for key in gone)
+            if left < 0:
+                continue
+            rest = {key: count for key, count in counts.items() if key not in gone}
+            yield rest
+            for key in rest if left else ():
+                own = {**rest, key: rest[key] - left}
+                yield {each: count for each, count in own.items() if count > 0}
+
+
+def _style(form: Form, mark: str) -> tuple[str, ...] | None:
+    return form.point if mark == "." else form.comma
+
+
+def said_of(choices: Choices) -> set[str | None]:
+    """The columns whose reading was said."""
+    lists = (choices.numbers, choices.drop, choices.categories, choices.unite)
+    return {choices.id, choices.person, *itertools.chain(*lists)}
 
 
 def surveys_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Survey]:
-    """The columns of text whose cells look like numbers, in one pass over such columns; those left out are not looked at."""
-    left = {*choices.drop, *choices.categories, *choices.unite, choices.id, choices.person}
+    """The columns of text, in one pass over them; those whose kind was said, but for numbers, are not looked at."""
+    left = said_of(choices) - {*choices.numbers}
     names = tuple(name for name in raw.names if sort_of(raw.kind(name)) == "text" and name not in left)
     if not names:
         return {}
-    asked, na = set(choices.numbers), frozenset(choices.na)
+    na, most = frozenset(choices.na), raw.rows // 5 + FOLLOWED
 
-    def of_part(part: Part) -> dict[str, Survey | None]:
+    def of_part(part: Part) -> list[Survey]:
         table = part.read(names)
-        return {name: _survey(table.column(j), part.start, na, name in asked) for j, name in enumerate(names)}
+        return [_survey(table.column(j), part.start, na, most) for j in range(len(names))]
 
-    def merge(a: dict[str, Survey | None], b: dict[str, Survey | None]) -> dict[str, Survey | None]:
-        return {name: _merged(a[name], b[name]) for name in names}
-
-    found = over_parts(of_part, raw.parts, merge, lazily)
-    return {name: survey for name, survey in found.items() if survey is not None}
+    found = over_parts(of_part, raw.parts, lambda a, b: [x + y for x, y in zip(a, b, strict=True)], lazily)
+    return dict(zip(names, found, strict=True))
 
 
-def _survey(values: Any, start: int, na: frozenset[str], asked: bool) -> Survey | None:
+def _survey(values: Any, start: int, na: frozenset[str], most: int) -> Survey:
+    """Of a part; past ``most`` texts that are nothing else the column is no numbers, and all others count as such texts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    glance = [text for text in values.slice(0, GLANCE).to_pylist() if text is not None]
-    if not asked and 2 * sum(_could_be(text, na) for text in glance) < len(glance):
-        return None
-    counts = {k["values"]: k["counts"] for k in pc.value_counts(values.drop_null()).to_pylist()}
-    marks = {text: count for text, count in counts.items() if text in na or is_missing(text)}
-    rest = {text: count for text, count in counts.items() if text not in marks}
-    if not asked and are_codes(rest):
-        return None
-    point, comma = (_tally(values, rest, decimal, start) for decimal in DECIMALS)
-    plain = sum(count for text, count in rest.items() if is_plain_number(text))
-    apart = sum(
-        count for text, count in rest.items() if (read_number(text) is None) != (read_number(text, ",") is None)
-    )
-    shown = {_shown(text): count for text, count in marks.items()}
-    return Survey(sum(rest.values()), plain, shown, point, comma, apart)
-
-
-def _could_be(text: str, na: frozenset[str]) -> bool:
-    return text in na or is_missing(text) or any(read_number(text, decimal) is not None for decimal in DECIMALS)
+    found = pc.value_counts(values.drop_null())
+    counts = dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
+    forms: Counter[Form] = Counter()
+    of: dict[str, Form] = {}
+    for text, count in counts.items():
+        of[text] = form = TEXT if forms[TEXT] > most else form_of(text, na)
+        forms[form] += count
+    marks: Counter[str] = Counter()
+    numbers: dict[str, Counter[float]] = {mark: Counter() for mark in DECIMALS}
+    others: dict[str, Counter[str]] = {mark: Counter() for mark in DECIMALS}
+    for text, form in of.items():
+        if form.missing:
+            marks[_shown(text)] += counts[text]
+            continue
+        for mark in DECIMALS:
+            if _style(form, mark) is None:
+                others[mark][text] += counts[text]
+            elif len(numbers[mark]) < FOLLOWED:
+                number = read_number(text, mark)
+                assert number is not None
+                numbers[mark][number] += counts[text]
+    first = {mark: _places(values, others[mark], start) for mark in DECIMALS}
+    listed = {mark: dict(own.most_common(FOLLOWED)) for mark, own in others.items()}
+    return Survey(dict(forms), dict(marks), {mark: dict(own) for mark, own in numbers.items()}, listed, first)
 
 
 def _shown(mark: str) -> str:
     return mark.strip() or "blank"
-
-
-def _tally(values: Any, counts: Mapping[str, int], decimal: str, start: int) -> Tally:
-    numbers = {text: read_number(text, decimal) for text in counts}
-    good = {text for text, number in numbers.items() if number is not None}
-    others = {text: count for text, count in counts.items() if text not in good}
-    return Tally(
-        sum(counts[text] for text in good),
-        _some({number for number in numbers.values() if number is not None}),
-        frozenset(style for text in good for style in style_of(text, decimal)),
-        dict(Counter(others).most_common(FEW * FEW)),
-        _places(values, others, start),
-        sum(others.values()),
-        frozenset(filter(None, map(money_of, good))),
-    )
 
 
 def _places(values: Any, texts: Mapping[str, int], start: int) -> tuple[tuple[int, str], ...]:
@@ -223,13 +323,5 @@ def _places(values: Any, texts: Mapping[str, int], start: int) -> tuple[tuple[in
     if not texts:
         return ()
     where = pc.indices_nonzero(pc.fill_null(pc.is_in(values, value_set=pa.array(list(texts), values.type)), False))
-    some = where.to_pylist()[:MOST_NAMED]
+    some = where.slice(0, MOST_NAMED).to_pylist()
     return tuple((start + row + 1, values[row].as_py()) for row in some)
-
-
-def _merged(a: Survey | None, b: Survey | None) -> Survey | None:
-    if a is None or b is None:
-        return None
-    marks = dict(Counter(a.marks) + Counter(b.marks))
-    tallies = (a.point + b.point, a.comma + b.comma)
-    return Survey(a.cells + b.cells, a.plain + b.plain, marks, *tallies, a.apart + b.apart)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,16 @@ __all__ = ["FEW_VALUES", "LONG", "SKETCHED", "Numbers", "Profile", "profiles_of"
 MOST_COUNTED = 10_000
 """Different texts past which they are not counted."""
 SKETCHED = 4096
-"""Values of a column that may be an identifier that are followed through all parts."""
+"""Values of a column that may be an identifier that are looked at."""
+FOLLOWED = SKETCHED + 64
+"""Those that are followed through all parts."""
 FEW_VALUES = 10
 """A column with at most so many different numbers has few."""
 LONG = 9
 """Digits of whole numbers that are all as long, from which on they are hardly ever measured."""
 LARGEST_SUMMED = 2.0**62
+MOST_ENDS = 8
+POWERS = 10.0 ** np.arange(20)
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0)
 """Numbers that are often written where one is missing."""
 
@@ -48,6 +54,10 @@ class Numbers:
         How often each of ``STAND_INS`` occurs.
     least, most : float
         Of the values that are none of these.
+    lengths : dict
+        How many whole ones have how many digits before the point; 0 for those below 1, and past what sums hold.
+    ends : pair of tuples
+        The least and the largest values, each as often as it occurs, of columns that are called identifiers.
     total, squares : int
         Sums of all values without their fractions, and of the squares of these, modulo 2^64: the same however a table is cut.
     """
@@ -62,18 +72,15 @@ class Numbers:
     stand_ins: Mapping[float, int] = field(default_factory=dict)
     least: float = float("inf")
     most: float = float("-inf")
+    lengths: Mapping[int, int] = field(default_factory=dict)
+    ends: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     total: int = 0
     squares: int = 0
 
     @property
     def digits(self) -> int:
         """How many digits all of them have, where these are whole numbers of as many; 0 else."""
-        if (
-            not self.count or not self.whole or self.low < 1 or self.high >= LARGEST_SUMMED
-        ):  # past it every float is whole
-            return 0
-        low, high = (len(f"{end:.0f}") for end in (self.low, self.high))
-        return low if low == high else 0
+        return next(iter(self.lengths)) if self.whole and len(self.lengths) == 1 else 0
 
     @property
     def is_run(self) -> bool:
@@ -130,8 +137,9 @@ class Profile:
         How often each value occurs; None where that was not asked for, or where there are more than ``most``.
     most : int
     numbers : Numbers or None
-    sketch : dict
-        How often the values with the least hashes occur, for columns that may be identifiers.
+    followed : dict
+        How often the values with the least hashes occur, for columns that may be identifiers: some more than ``sketch`` has,
+        so that it is known without some rows too.
     order : Order or None
         Of numbers that are whole, or called an identifier: those that are there.
     called : bool
@@ -143,9 +151,14 @@ class Profile:
     levels: dict[Any, int] | None = None
     most: int = 0
     numbers: Numbers | None = None
-    sketch: dict[int, int] = field(default_factory=dict)
+    followed: dict[int, int] = field(default_factory=dict)
     order: Order | None = None
     called: bool = False
+
+    @cached_property
+    def sketch(self) -> dict[int, int]:
+        """How often the ``SKETCHED`` values with the least hashes occur."""
+        return dict(itertools.islice(self.followed.items(), SKETCHED))
 
     @property
     def missing(self) -> int:
@@ -201,9 +214,9 @@ def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choice
         levels = level_counts(values, most)
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
-        numbers = _numbers(part, as_numbers(values))
-    # of numbers as long as telephone numbers too: where those of all parts are, all have one
-    long = numbers is not None and numbers.digits >= LONG
+        numbers = _numbers(part, as_numbers(values), called)
+    # of numbers as long as telephone numbers too: where almost all are, those parts that have none are not missed
+    long = numbers is not None and any(length >= LONG for length in numbers.lengths)
     order = _order(as_numbers(values)) if numbers is not None and (numbers.whole or called) else None
     # and of whole numbers in blocks of rows, which may be those of one person each
     blocks = numbers is not None and order is not None and numbers.few is None and 2 * order.runs <= numbers.count
@@ -220,7 +233,7 @@ def _order(values: NDArray[np.float64]) -> Order | None:
     return Order(*ends, bool(np.all(steps >= 0)), int((steps != 1).sum()), int(1 + np.count_nonzero(steps)))
 
 
-def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
+def _numbers(part: Part, values: NDArray[np.float64], called: bool) -> Numbers:
     infinite = np.isinf(values)
     found = int(infinite.sum())
     where = part.where(int(np.argmax(infinite))) if found else ""
@@ -243,9 +256,24 @@ def _numbers(part: Part, values: NDArray[np.float64]) -> Numbers:
         stand_ins={value: count for value, count in found_ins.items() if count},
         least=float(usual.min(initial=np.inf)),
         most=float(usual.max(initial=-np.inf)),
+        lengths=_lengths(present),
+        ends=_ends(present) if called else ((), ()),
         total=int(steps.sum(dtype=np.uint64)),
         squares=int((steps * steps).sum(dtype=np.uint64)),
     )
+
+
+def _ends(present: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    ordered = np.sort(present)
+    return tuple(ordered[:MOST_ENDS].tolist()), tuple(ordered[-MOST_ENDS:].tolist())
+
+
+def _lengths(present: NDArray[np.float64]) -> dict[int, int]:
+    whole = present[present == np.floor(present)]
+    digits = np.searchsorted(POWERS, whole, side="right")
+    digits[whole >= LARGEST_SUMMED] = 0  # past it every float is whole
+    counts = np.bincount(digits)
+    return {length: int(counts[length]) for length in np.flatnonzero(counts).tolist()}
 
 
 def _sketch(values: Any) -> dict[int, int]:
@@ -265,7 +293,7 @@ def _sketch(values: Any) -> dict[int, int]:
         arrays = [values.to_numpy() if pyarrow.types.is_integer(values.type) else as_text(values)]
     each = np.concatenate([pandas.util.hash_array(array) for array in arrays])
     hashes, counts = np.unique(each, return_counts=True)
-    return dict(zip(hashes[:SKETCHED].tolist(), counts[:SKETCHED].tolist(), strict=True))
+    return dict(zip(hashes[:FOLLOWED].tolist(), counts[:FOLLOWED].tolist(), strict=True))
 
 
 def _merged(a: Profile, b: Profile) -> Profile:
@@ -278,14 +306,14 @@ def _merged(a: Profile, b: Profile) -> Profile:
     numbers = a.numbers
     if a.numbers is not None and b.numbers is not None:
         numbers = _merged_numbers(a.numbers, b.numbers)
-    sketch = _merged_sketch(a.sketch, b.sketch)
+    followed = _merged_sketch(a.followed, b.followed)
     order = None if a.order is None or b.order is None else a.order + b.order
-    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, sketch, order, a.called)
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, followed, order, a.called)
 
 
 def _merged_sketch(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
     both = {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
-    return {key: both[key] for key in sorted(both)[:SKETCHED]}
+    return {key: both[key] for key in sorted(both)[:FOLLOWED]}
 
 
 def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
@@ -301,6 +329,8 @@ def _merged_numbers(a: Numbers, b: Numbers) -> Numbers:
         stand_ins=dict(Counter(a.stand_ins) + Counter(b.stand_ins)),
         least=min(a.least, b.least),
         most=max(a.most, b.most),
+        lengths=dict(Counter(a.lengths) + Counter(b.lengths)),
+        ends=(tuple(sorted(a.ends[0] + b.ends[0])[:MOST_ENDS]), tuple(sorted(a.ends[1] + b.ends[1])[-MOST_ENDS:])),
         total=(a.total + b.total) % 2**64,
         squares=(a.squares + b.squares) % 2**64,
     )

@@ -56,9 +56,9 @@ def _close(value: float, aim: float, slack: float) -> bool:
 
 
 def without_totals(
-    raw: RawTable, plain: RawTable, numbers: Collection[str], lazily: bool
+    raw: RawTable, plain: RawTable, numbers: Collection[str], lazily: bool, one: int = 1
 ) -> tuple[RawTable, list[str], bool]:
-    """The table without its last rows where these are sums or means of the others; a sentence on it; whether a row decides it.
+    """The table without its last rows where these are sums or means of the others; a sentence; whether ``one`` rows decide it.
 
     ``plain`` is the same with text turned to numbers; ``numbers`` are the columns of text that were.
     """
@@ -75,14 +75,14 @@ def without_totals(
         if any(set(names) & set(numbers) for names in named[-count:]):
             return *_shortened(raw, count), decided  # the label alone
         ends = _ends(plain, count, lazily)
-        decided |= any(column.sums_up(1) for column in ends)
+        decided |= any(column.sums_up(one) for column in ends)
         if any(column.sums_up() for column in ends):
             return *_shortened(raw, count), True
     bare = all(cell is None or not cell.strip() for cell in tail[-1].values())
     if not block and bare and raw.rows >= FEWEST_UNLABELLED:
         found = _with_last(plain, lazily)
         sums, half = sum(column.is_sum() for column in found), 0.5 * len(found)
-        decided = sum(column.is_sum(1) for column in found) >= max(2, half)
+        decided = sum(column.is_sum(one) for column in found) >= max(2, half)
         if sums >= max(2, half):
             return *_shortened(raw, 1), True
     return raw, [], decided

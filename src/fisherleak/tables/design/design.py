@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from fisherleak.rows.selection import some_rows
 from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
+from fisherleak.tables.decide.fewer_rows import use_unsettled
 from fisherleak.tables.decide.hints import codes_in, hints_of
 from fisherleak.tables.decide.numbers_in_text import Unread
 from fisherleak.tables.decide.profile import Profile, profiles_of
@@ -111,10 +112,10 @@ class Design:
     """The decimal mark of columns that would be other numbers with the other mark."""
     open_marks: frozenset[str] = frozenset()
     """Those of them for which nothing in the table settles it."""
-    marks_settled_by: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """Cells without which, at least, the mark of such a column would be another; not where it was given."""
-    kinds_settled_by: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """Cells without which, at least, a column of text would be numbers, or would be none; not of columns that were named."""
+    few_settle_marks: frozenset[str] = frozenset()
+    """Those whose mark would be another without five cells, or those of one person; not where it was given."""
+    unsettled: Mapping[str, Literal["reading", "use"]] = field(default_factory=dict, repr=False)
+    """Columns that might be read as something else, or used or not, without one row, or one person; none that were named."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
     repeated: RepeatedIdentifier | None = None
@@ -159,6 +160,14 @@ class Design:
         ]
         if len(ignored) > 20:
             sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
+        others = sorted(name for name in self.unsettled if name != self.target.name)
+        if others:
+            whose = "one row" if self.people is None else "the rows of one person"
+            named = ", ".join(f"'{name}'" for name in others[:20])
+            sentences.append(
+                f"Without {whose} these columns might be taken for something else, which a release shows: {named}. "
+                "`numbers`, `categories` and `drop` say what they are."
+            )
         return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
 
     def raw(self, feature: Feature, X: Vector | None = None) -> NDArray[Any]:
@@ -270,8 +279,8 @@ def design_of(
         people=None if people is None else people.among(rows.rows),
         marks=found.written.marks,
         open_marks=found.written.open_marks,
-        marks_settled_by=found.written.settled_by,
-        kinds_settled_by=found.written.kinds_settled_by,
+        few_settle_marks=found.written.few_settle,
+        unsettled=found.unsettled,
         summed=found.written.summed,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
         repeated=found.repeated,
@@ -292,16 +301,22 @@ class _Looked:
     notes: tuple[str, ...]
     written: Written
     repeated: RepeatedIdentifier | None
+    unsettled: Mapping[str, Literal["reading", "use"]]
 
 
 def _looked_at(
     raw: RawTable, choices: Choices, model: str, held_out: float, room: Room | None, rules: Mapping[str, LabelRule]
 ) -> _Looked:
     far = room is not None and not room.holds(raw.rows, len(raw.names))
-    written = as_written(raw, choices, far)
+    one = 1 if choices.person is None or far else int(people_in(raw, choices.person, far).sizes.max())
+    written = as_written(raw, choices, far, one)
     raw = written.raw
     profiles = profiles_of(raw, choices, far)
     columns = decide(raw, profiles, choices)
+    unsettled: dict[str, Literal["reading", "use"]] = dict.fromkeys(
+        use_unsettled(raw, columns, profiles, choices.group, one), "use"
+    )
+    unsettled |= dict.fromkeys(written.unsettled, "reading")
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
     used = tuple(column for column in columns if column.kind in ("number", "category"))
     raw = changed(raw, {column.name: Change(kept=column.kept) for column in used if column.kept is not None})
@@ -315,7 +330,7 @@ def _looked_at(
     pooled = [f"'{c.name}' {c.note}. Which categories are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
     repeated = repeated_identifier(raw, profiles, choices, far)
-    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated)
+    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled)
 
 
 @dataclass(frozen=True)

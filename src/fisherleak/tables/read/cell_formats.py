@@ -15,6 +15,7 @@ __all__ = [
     "DECIMALS",
     "amounts_as_text",
     "are_codes",
+    "cells_to_codes",
     "class_marks",
     "is_missing",
     "is_plain_number",
@@ -80,7 +81,7 @@ ALMOST = 0.9
 FEWEST_ALIKE = 5
 """Cells written in another way from which on they are no slips; with fewer none of them is named in a release."""
 TRUTHS = {"true": True, "false": False}
-WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-"})
 
 
@@ -116,7 +117,8 @@ def plain_values(counts: Mapping[str, int]) -> dict[str, int | float | bool | No
         return {text: truths.get(text) for text in counts}
     if are_codes(rest.values()) or not all(cell.isascii() and PLAIN.fullmatch(cell) for cell in rest.values()):
         return None
-    numbers = {text: int(cell) if WHOLE.fullmatch(cell) else float(cell) for text, cell in rest.items()}
+    whole = all(WHOLE.fullmatch(cell) and -(2**63) <= int(cell) < 2**63 for cell in rest.values())
+    numbers = {text: int(cell) if whole else float(cell) for text, cell in rest.items()}
     if not truths:
         return {**numbers}
     if not set(numbers.values()) <= {0, 1}:
@@ -154,6 +156,19 @@ def are_codes(cells: Collection[str]) -> bool:
     bare = [cell.strip() for cell in cells]
     alike = len({len(cell) for cell in bare}) == 1
     return alike and any(cell.startswith("0") for cell in bare) and all(map(CODE.fullmatch, bare))
+
+
+def cells_to_codes(counts: Mapping[str, int]) -> int | None:
+    """Cells without which, at least, numbers would be codes; None where those left would be none, or few beside them."""
+    bare = [(text.strip(), count) for text, count in counts.items()]
+    alike = Counter[int]()
+    for text, count in bare:
+        if CODE.fullmatch(text):
+            alike[len(text)] += count
+    lengths = {len(text) for text, _ in bare if CODE.fullmatch(text) and text.startswith("0")}
+    total = sum(counts.values())
+    found = [total - alike[length] for length in lengths if alike[length] >= ALMOST * total]
+    return min(found, default=None)
 
 
 def style_of(text: str, decimal: str) -> tuple[str, ...]:

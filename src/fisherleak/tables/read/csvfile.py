@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.tables.read.cell_formats import plain_values
+from fisherleak.tables.read.cell_formats import are_codes, cells_to_codes, plain_values
 from fisherleak.tables.read.first_line import TRAILING, code_columns, fitting_names, reads_as_row
 from fisherleak.tables.read.header_place import DELIMITERS, HeaderPlace, header_in_text
 
@@ -74,29 +74,32 @@ class CsvForm:
     texts: frozenset[str] = frozenset()
 
 
-def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[str, ...]]:
-    """An Arrow table and what was assumed, in sentences."""
+def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[str, ...], dict[str, int]]:
+    """An Arrow table, what was assumed, in sentences, and how few cells make numbers of which columns, and not codes."""
     from pyarrow import csv
 
     with from_header(file, source, form) as (file, form, above, said):
-        options, note = _options(file, source, form)
+        options, note, _ = _options(file, source, form, whole=True)
         with _refusals(source, options, above), _with_commas(file, options) as lines:
             table = csv.read_csv(lines, **options)
             _check_text(table.schema, source, options)
     table = table.drop_columns([TRAILING]) if TRAILING in table.column_names else table
-    return _settled(table, options["convert_options"].column_types), (*said, *note)
+    table, near_codes = _settled(table, form.texts)
+    return table, (*said, *note), near_codes
 
 
-def _settled(table: Any, texts: Collection[str]) -> Any:
-    """A table whose columns are not text for the sake of a few cells; ``texts`` stay such."""
+def _settled(table: Any, texts: Collection[str]) -> tuple[Any, dict[str, int]]:
+    """A table whose columns are not text for the sake of a few cells, ``texts`` but; which would be, as codes, without some."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    near_codes = {}
     for j, name in enumerate(table.column_names):
         column = table.column(j)
-        if name in texts or not pa.types.is_string(column.type):
+        if name.strip() in texts or not pa.types.is_string(column.type):
             continue
-        if not any(plain_values({text: 1}) for text in column.slice(0, GLANCE).drop_null().unique().to_pylist()):
+        some = column.slice(0, GLANCE).drop_null().unique().to_pylist()
+        if not any(plain_values({text.strip().lstrip("0") or "0": 1}) for text in some):
             continue
         counts = {each["values"]: each["counts"] for each in pc.value_counts(column.drop_null()).to_pylist()}
         values = plain_values(counts)
@@ -104,19 +107,23 @@ def _settled(table: Any, texts: Collection[str]) -> Any:
             encoded = column.combine_chunks().dictionary_encode()
             plain = pa.array([values[text] for text in encoded.dictionary.to_pylist()])
             table = table.set_column(j, name, pa.chunked_array([plain.take(encoded.indices)]))
-    return table
+            if (cells := cells_to_codes(counts)) is not None:
+                near_codes[name] = cells
+    return table, near_codes
 
 
-def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named) -> tuple[str, ...]:
+def csv_to_parquet(
+    file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named
+) -> tuple[tuple[str, ...], dict[str, int]]:
     """The same as a Parquet file, for what does not fit in memory: a few megabytes are held at a time.
 
     ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
     later row does not fit, the file is read again with a wider one.
     """
     with from_header(file, source, form) as (file, form, above, said):
-        options, note = _options(file, source, form)
+        options, note, near_codes = _options(file, source, form, whole=False)
         with _refusals(source, options, above), _with_commas(file, options) as lines:
-            return (*said, *note, *_with_types(lines, source, options, path, named))
+            return (*said, *note, *_with_types(lines, source, options, path, named)), near_codes
 
 
 def _with_types(lines: IO[bytes], source: str, options: Json, path: Path, named: Named) -> tuple[str, ...]:
@@ -184,8 +191,11 @@ def _written(
         return notes
 
 
-def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[str, ...]]:
-    """How Arrow is to read the file, and what was assumed."""
+def _options(file: IO[bytes], source: str, form: CsvForm, whole: bool) -> tuple[Json, tuple[str, ...], dict[str, int]]:
+    """How Arrow is to read the file, what was assumed, and which columns of its first rows a few cells keep from being codes.
+
+    Where the whole table is read, whatever may be codes is text until all of its cells are known.
+    """
     import pyarrow
     from pyarrow import csv
 
@@ -198,9 +208,10 @@ def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[s
         rows = _first_rows(file, encoding, chosen)
     names, skipped, more = _names(rows, source, form, fields_of(line) if chosen == "\t" else [])
     coded = code_columns(rows[1:], MISSING)
-    texts = {
-        name: pyarrow.string() for j, name in enumerate(names or rows[0]) if name.strip() in form.texts or j in coded
-    }
+    named = [*enumerate(names or rows[0])]
+    codes = {j for j, cells in coded.items() if whole or are_codes(cells)}
+    texts = {name: pyarrow.string() for j, name in named if name.strip() in form.texts or j in codes}
+    near = {name: cells_to_codes(coded[j]) for j, name in named if j in coded.keys() - codes}
     if names and names[-1] == TRAILING:
         texts[TRAILING] = pyarrow.null()
     read = {} if names is None else {"column_names": names, "skip_rows": skipped and skipped + _blank_lines(file)}
@@ -210,7 +221,7 @@ def _options(file: IO[bytes], source: str, form: CsvForm) -> tuple[Json, tuple[s
         "parse_options": csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
         "convert_options": csv.ConvertOptions(**CELLS, column_types=texts),
     }
-    return options, (*note, *more)
+    return options, (*note, *more), {name: cells for name, cells in near.items() if cells is not None}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.read.cell_formats import ALMOST, are_codes, is_missing
+from fisherleak.tables.read.cell_formats import ALMOST, is_missing
 
 __all__ = ["TRAILING", "code_columns", "fitting_names", "given_names", "is_number", "reads_as_row"]
 
@@ -194,13 +194,17 @@ def fitting_names(
     return [ROW_NAMES, *first], [], note  # as R's write.table does
 
 
-def code_columns(rows: Sequence[Sequence[str]], missing: Collection[str]) -> set[int]:
-    """The columns of digits alone, as many in every cell, of which some begin with a zero: 00017 is not 17."""
-    found = set()
+def code_columns(rows: Sequence[Sequence[str]], missing: Collection[str]) -> dict[int, Counter[str]]:
+    """The cells of columns of digits alone, as many in almost every cell, which may be codes: 00017 is not 17."""
+    found = {}
     for j in range(len(rows[0]) if rows else 0):
-        cells = [row[j].strip() for row in rows if len(row) > j and row[j].strip() not in missing]
-        if are_codes(cells):
-            found.add(j)
+        cells = Counter(row[j].strip() for row in rows if len(row) > j and row[j].strip() not in missing)
+        sizes: Counter[int] = Counter()
+        for cell, count in cells.items():
+            sizes[len(cell) if cell.isascii() and cell.isdigit() else 0] += count
+        size, alike = max(sizes.items(), key=lambda each: each[1], default=(0, 0))
+        if size > 1 and alike >= ALMOST * cells.total():
+            found[j] = cells
     return found
 
 

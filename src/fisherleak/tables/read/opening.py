@@ -33,6 +33,7 @@ from fisherleak.tables.read.foreign import foreign_table
 from fisherleak.tables.read.header import GZIP, PARQUET
 from fisherleak.tables.read.parquet import CHUNK, parquet_files, parquet_parts
 from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
+from fisherleak.tables.read.workbook import NEAR_CODES
 
 __all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
@@ -121,7 +122,9 @@ def read_table(
         known = foreign_table(file, head, source, form.header, sheet)
         if known is not None:
             read = from_frame(known.frame, source)
-            return replace(read, sha256=digest, notes=(*known.notes, *read.notes), sheets=known.sheets)
+            near_codes = known.frame.attrs.get(NEAR_CODES, {})
+            notes = (*known.notes, *read.notes)
+            return replace(read, sha256=digest, notes=notes, sheets=known.sheets, inferred=True, near_codes=near_codes)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
@@ -129,11 +132,15 @@ def read_table(
             return _parquet(file, Path(path), source, digest)
         if memory is not None and os.fstat(file.fileno()).st_size > memory:
             return _large_csv(file, source, digest, form)
-        table, notes = read_csv(file, source, form)
+        table, notes, near_codes = read_csv(file, source, form)
         names, more = _named(table.column_names, source)
+        near_codes = {
+            new: near_codes[old] for old, new in zip(table.column_names, names, strict=True) if old in near_codes
+        }
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
-        return _held(table.rename_columns(list(names)), source, digest, (*notes, *more))
+        held = _held(table.rename_columns(list(names)), source, digest, (*notes, *more))
+        return replace(held, inferred=True, near_codes=near_codes)
     finally:
         file.close()
 
@@ -150,13 +157,24 @@ def _large_csv(file: IO[bytes], source: str, digest: str, form: CsvForm) -> RawT
     """A CSV file as a Parquet file that lives as long as its parts."""
     folder = _TemporaryFolder()
     path = folder.path / "table.parquet"
-    notes = csv_to_parquet(file, source, form, path, _named)
+    notes, near_codes = csv_to_parquet(file, source, form, path, _named)
     schema, found = parquet_parts([str(path)])
     rows = sum(part.rows for part in found)
     if not rows:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
     parts: tuple[Part, ...] = tuple(FilePart(**vars(part), keep=folder) for part in found)
-    return RawTable(source, digest, tuple(schema.names), tuple(schema.types), rows, notes, parts, here=True)
+    return RawTable(
+        source,
+        digest,
+        tuple(schema.names),
+        tuple(schema.types),
+        rows,
+        notes,
+        parts,
+        here=True,
+        inferred=True,
+        near_codes=near_codes,
+    )
 
 
 def from_frame(frame: TableLike, source: str = "a table") -> RawTable:

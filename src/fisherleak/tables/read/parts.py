@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -167,6 +167,10 @@ class RawTable:
         Whether only this process can read it.
     sheets : tuple of str
         Those of a workbook, or the frames of a file of R, of which the first was read as none was named.
+    inferred : bool
+        Whether types of columns follow from their cells, as in a text file.
+    near_codes : dict
+        Columns of numbers that would be codes, and text, without so many of their rows: of 7 beside 01, 02, … one.
     """
 
     source: str
@@ -179,6 +183,8 @@ class RawTable:
     files: tuple[str, ...] = ()
     here: bool = False
     sheets: tuple[str, ...] = ()
+    inferred: bool = False
+    near_codes: Mapping[str, int] = field(default_factory=dict)
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]

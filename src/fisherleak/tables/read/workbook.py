@@ -12,15 +12,17 @@ from typing import IO, Any
 
 from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.read.cell_formats import is_missing, plain_values
+from fisherleak.tables.read.cell_formats import cells_to_codes, is_missing, plain_values
 from fisherleak.tables.read.csvfile import MISSING
 from fisherleak.tables.read.first_line import is_number, reads_as_row
 from fisherleak.tables.read.header_place import HeaderPlace, header_in_rows
 
-__all__ = ["chosen_sheet", "read_workbook"]
+__all__ = ["NEAR_CODES", "chosen_sheet", "read_workbook"]
 
 PLAIN = {"str", "number", "bool"}
 """Kinds of cells that may be one."""
+NEAR_CODES = "near codes"
+"""The attribute of a frame that says how few cells make numbers of which columns, and not codes."""
 LOOKED_AT = 2000
 """Rows of a workbook that its first row is compared with."""
 Cells = list[list[Any]]
@@ -107,7 +109,10 @@ def _framed(
     if not below:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
     columns = {j: _typed([row[j] for row in below]) for j in range(len(used))}
-    return pandas.DataFrame(columns).set_axis(names, axis=1), place.notes
+    near = {name: series.attrs.get(NEAR_CODES) for name, series in zip(names, columns.values(), strict=True)}
+    frame = pandas.DataFrame(columns).set_axis(names, axis=1)
+    frame.attrs = {NEAR_CODES: {name: cells for name, cells in near.items() if cells is not None}}
+    return frame, place.notes
 
 
 def _names(
@@ -183,18 +188,22 @@ def _typed(cells: list[Any]) -> Any:
     """A column with the one type that its cells have, as text where they have several."""
     import pandas
 
-    there = [cell if _text(cell) else None for cell in cells]
+    there, near = [cell if _text(cell) else None for cell in cells], None
     kinds = {_kind(cell) for cell in there if cell is not None}
     if "str" in kinds or len(kinds) > 1:
         texts = [None if cell is None else _text(cell) for cell in there]
-        plain = plain_values(Counter(text for text in texts if text is not None)) if kinds <= PLAIN else None
+        counts = Counter(text for text in texts if text is not None)
+        plain = plain_values(counts) if kinds <= PLAIN else None
         if plain is None:
             return pandas.Series(texts if len(kinds) > 1 else there, dtype=object)
         there = [None if text is None else plain[text] for text in texts]  # a number that is stored as text is one
         kinds = {_kind(cell) for cell in there if cell is not None}
+        near = cells_to_codes(counts)
     if kinds == {"number"}:
         whole = all(isinstance(cell, int) for cell in there)
-        return pandas.Series(there) if whole else pandas.Series(there, dtype="float64")
+        series = pandas.Series(there) if whole else pandas.Series(there, dtype="float64")
+        series.attrs = {NEAR_CODES: near}
+        return series
     return pandas.Series(there, dtype=None if kinds == {"date"} else object)
 
 

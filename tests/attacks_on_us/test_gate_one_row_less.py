@@ -1,0 +1,205 @@
+"""No single row decides what a column is taken for without a word: each is left out, and the rest is read and decided again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from attacks_on_us.under_policy import judged, write_table_and_policy
+from fisherleak.tables import read_table
+from fisherleak.tables.decide.cell_text import as_written
+from fisherleak.tables.decide.choices import Choices
+from fisherleak.tables.decide.column_kinds import decide
+from fisherleak.tables.decide.fewer_rows import use_unsettled
+from fisherleak.tables.decide.profile import profiles_of
+from fisherleak.tables.read.arrow_columns import as_numbers
+
+pytestmark = pytest.mark.usefixtures("quick_audits")
+
+POLICY = "[membership]\nmax_right = 0.9\n"
+OPTIONS = ("--target", "y", "--noise", "50", "--held-out", "0", "--no-attacks", "--draws", "2", "--l2", "1")
+BOUNDS = ("--bounds", "a=-10:10", "--bounds", "y=-10:10")
+
+
+class Decided(NamedTuple):
+    """What every column is taken for, the numbers that are read from it, and which columns are said to be settled by few."""
+
+    kinds: dict[str, str]
+    numbers: dict[str, Any]
+    named: frozenset[str]
+    marked: frozenset[str]
+    rows: int
+    summed: bool
+
+
+def decided(path: Path, columns: dict[str, list[str]], gone: int | None = None) -> Decided:
+    rows = [row for k, row in enumerate(zip(*columns.values(), strict=True)) if k != gone]
+    lines = [",".join(columns), *(",".join(f'"{cell}"' if cell else "" for cell in row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    written = as_written(read_table(path), Choices("y"), False)
+    raw = written.raw
+    profiles = profiles_of(raw, Choices("y"), False)
+    found = decide(raw, profiles, Choices("y"))
+    kinds = {column.name: column.kind for column in found}
+    numbers = {
+        name: np.concatenate([as_numbers(part.read([name]).column(0)) for part in raw.parts])
+        for name, kind in kinds.items()
+        if kind == "number"
+    }
+    named = written.unsettled | use_unsettled(raw, found, profiles, None, 1)
+    return Decided(kinds, numbers, named, written.few_settle, raw.rows, written.summed)
+
+
+def unnamed(path: Path, columns: dict[str, list[str]], rows: range) -> tuple[list[str], int]:
+    """Columns that one of some rows decides, and of which nothing says so; how many are decided by one of them."""
+    now, found, turned = decided(path, columns), [], 0
+    for gone in rows:
+        then = decided(path, columns, gone)
+        if now.rows != then.rows + 1:
+            found += [] if now.summed else ["the last row"]
+            continue
+        for name, kind in now.kinds.items():
+            if then.kinds[name] != kind:
+                turned += 1
+                found += [] if name in now.named else [f"{name}, {kind}, {then.kinds[name]}"]
+            elif kind == "number" and not np.array_equal(
+                np.delete(now.numbers[name], gone), then.numbers[name], equal_nan=True
+            ):
+                turned += 1
+                found += [] if name in now.named | now.marked else [f"{name}, other numbers"]
+    return found, turned
+
+
+Cells = Callable[[np.random.Generator, int], list[str]]
+
+
+def whole(low: int, high: int, form: str = "{}") -> Cells:
+    return lambda rng, n: [form.format(value) for value in rng.integers(low, high, n)]
+
+
+FORMS: dict[str, Cells] = {
+    "two digits": whole(10, 100),
+    "codes": whole(1, 100, "{:02d}"),
+    "few": whole(1, 4),
+    "eleven": whole(1, 12, "${}"),
+    "decimals": lambda rng, n: [f"{value:.2f}" for value in rng.normal(50, 9, n)],
+    "commas": lambda rng, n: [f"{value:.2f}".replace(".", ",") for value in rng.normal(50, 9, n)],
+    "thousands": lambda rng, n: [f"{value // 1000},{value % 1000:03d}" for value in rng.integers(10_000, 99_999, n)],
+    "dollars": lambda rng, n: [f"${value:.2f}" for value in rng.normal(50, 9, n)],
+    "dates": lambda rng, n: [f"2020-0{month}-01" for month in rng.integers(1, 5, n)],
+    "truths": lambda rng, n: [("FALSE", "TRUE")[bit] for bit in rng.integers(0, 2, n)],
+    "bits": whole(0, 2),
+    "0x": whole(0x10, 0x18, "0x{:X}"),
+    "words": lambda rng, n: ["abc"[k] for k in rng.integers(0, 3, n)],
+    "half are names": lambda rng, n: [f"name {k // 2}" for k in range(n)],
+    "long": whole(10**9, 10**10),
+    "long, repeated": whole(10**9, 10**9 + 12),
+    "pooled": lambda rng, n: [f"t{min(k // 2, 8) if k < n // 2 else k}" for k in range(n)],
+}
+ODD = (
+    "05",
+    "0x1F",
+    "?",
+    "word",
+    "2020-01-01",
+    "12:30",
+    "TRUE",
+    "1,5",
+    "1.5",
+    "€5",
+    "7",
+    "12%",
+    "1,234",
+    "100000000000",
+    "<5",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_row_decides_a_column_unnamed(form: str, tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(0), 41
+    columns = {"a": FORMS["decimals"](rng, n)}
+    for j, odd in enumerate(ODD):
+        for count in (0, 4):  # more unlike the rest: up to one in ten
+            cells = FORMS[form](rng, n)
+            cells[: 1 + count] = [odd, *(f"n/k {k}" for k in range(count))]
+            columns[f"c{j} {count}"] = cells
+    columns["y"] = FORMS["decimals"](rng, n)
+    found, turned = unnamed(tmp_path / "t.csv", columns, range(4))
+    assert not found
+    assert turned or form in ("half are names", "truths", "words", "pooled")
+
+
+@pytest.mark.parametrize("name", ["id", "X", "x1", "patient_id", "phone"])
+def test_no_row_decides_unnamed_whether_numbers_are_an_identifier(name: str, tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(1), 42
+    ways: list[list[Any]] = [
+        [*range(1, n + 1)],
+        [*range(1, n), 1000],
+        [k // 2 for k in range(n)],
+        [*rng.permutation(n).tolist()],
+        [k % 20 for k in range(n - 1)] + [20],
+        [k % 21 for k in range(n)],
+        [*range(n - 1), 3],
+        [*range(n - 2), 3.5, 4.5],
+        [*(10**9 + rng.integers(0, 30, n - 1)), 7],
+        [*(10**9 + rng.integers(0, 21, n))],
+    ]
+    for cells in ways:
+        columns = {name: [str(cell) for cell in cells], "a": FORMS["decimals"](rng, n), "y": FORMS["decimals"](rng, n)}
+        found, _ = unnamed(tmp_path / "t.csv", columns, range(n))
+        assert not found, cells
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8))
+def test_no_row_of_random_tables_decides_a_column_unnamed(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(8):
+        n = int(rng.choice([12, 20, 41, 60]))
+        columns = {}
+        for j in range(3):
+            cells = FORMS[str(rng.choice([*FORMS]))](rng, n)
+            for k in rng.integers(0, n, int(rng.choice([0, 1, 2, n // 10, n // 10 + 1]))).tolist():
+                other = FORMS[str(rng.choice([*FORMS]))](rng, n)
+                cells[k] = str(rng.choice([*ODD, other[k], f"n/k {k}"]))
+            columns[f"c{j}"] = cells
+        columns |= {"a": FORMS["decimals"](rng, n), "y": FORMS["decimals"](rng, n)}
+        assert not unnamed(tmp_path / "t.csv", columns, range(n))[0], columns
+
+
+def beside(form: str, odd: str) -> str:
+    rng, n = np.random.default_rng(0), 60
+    cells = FORMS[form](rng, n)
+    cells[7] = odd
+    a = rng.normal(size=n).round(3)
+    y = (a + rng.normal(size=n)).round(3)
+    return "\n".join(["a,c,y", *(f"{a[k]},{cells[k]},{y[k]}" for k in range(n))]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "odd"), [("dollars", "€5.00"), ("two digits", "05"), ("0x", "x7"), ("dates", "later"), ("codes", "5")]
+)
+def test_a_column_that_one_cell_decides_is_refused(
+    form: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table_and_policy(beside(form, odd), POLICY)
+    status, err, _ = judged(capsys, *OPTIONS, *BOUNDS)
+    assert status == 2
+    assert "Without one row the column 'c' might be taken for something else" in err
+    assert judged(capsys, *OPTIONS, *BOUNDS, "--drop", "c")[0] == 0
+
+
+def test_several_currencies_that_no_row_decides_are_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = beside("dollars", "€5.00").splitlines()
+    lines[20:40] = [line.replace("$", "€") for line in lines[20:40]]
+    write_table_and_policy("\n".join(lines) + "\n", POLICY)
+    assert judged(capsys, *OPTIONS, *BOUNDS)[0] == 0
