@@ -420,6 +420,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "cli/test_scale.py",
     ),
     "tables/read/parquet_folder.py": ("rows/test_dask_arrays.py",),
+    "tables/decide/fewer_rows.py": ("attacks_on_us/test_gate_one_row_less.py",),
     "tables/decide/numbers_in_text.py": ("tables/decide/test_cell_text.py",),
     "tables/decide/target.py": (
         "tables/design/test_design.py",

@@ -3,7 +3,7 @@
 A column of text is taken as numbers where at least nine of ten of its cells that are not missing are numbers in one notation.
 What was taken as missing, and which rows hold what is no number, is said without the values themselves.
 
-All that this decides follows from how often each ``Form`` of cell occurs, so that it can be decided again with fewer rows.
+All that this decides follows from how often each ``CellForm`` occurs, so that it can be decided again with fewer rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fisherleak.tables.read.cell_formats import (
 )
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["Form", "Survey", "Unread", "form_of", "said_of", "surveys_of"]
+__all__ = ["CellForm", "Survey", "Unread", "form_of", "said_of", "surveys_of"]
 
 FEW = 10
 """Different numbers up to which a column may be a category: plain ones, or with texts that recur."""
@@ -67,7 +67,7 @@ class Unread:
         return kind_of_cell(self.text)
 
 
-class Form(NamedTuple):
+class CellForm(NamedTuple):
     """All that a decision reads from a cell of text.
 
     ``point`` and ``comma`` are how it is written as a number with that decimal mark, None where it is none; ``typed`` is what a
@@ -84,20 +84,22 @@ class Form(NamedTuple):
     zero: bool = False
 
 
-TEXT = Form()
+TEXT = CellForm()
 
 
-def form_of(text: str, na: frozenset[str] = frozenset()) -> Form:
+def form_of(text: str, na: frozenset[str] = frozenset()) -> CellForm:
     """The form of a cell."""
     if text in na or is_missing(text):
-        return Form(missing=True)
+        return CellForm(missing=True)
     if not SIGNS.search(text):
         return TEXT
     point, comma = (None if read_number(text, mark) is None else style_of(text, mark) for mark in DECIMALS)
     bare = text.strip()
     digits = len(bare) if bare.isascii() and bare.isdigit() else 0
     money = "" if point is None and comma is None else money_of(text)
-    return Form(False, point, comma, money, is_plain_number(text), _typed(text), digits, digits > 1 and bare[0] == "0")
+    return CellForm(
+        False, point, comma, money, is_plain_number(text), _typed(text), digits, digits > 1 and bare[0] == "0"
+    )
 
 
 def _typed(text: str) -> str:
@@ -118,7 +120,7 @@ class Survey:
     ``few`` and ``recurring`` say the same of a survey with fewer rows, whose texts are not known one by one.
     """
 
-    forms: Mapping[Form, int]
+    forms: Mapping[CellForm, int]
     marks: Mapping[str, int] = field(default_factory=dict)
     """What stands for missing values, and how often."""
     values: Mapping[str, Mapping[float, int]] = field(default_factory=dict)
@@ -252,7 +254,7 @@ def lessened(counts: Mapping[Any, int], rows: int) -> Iterator[dict[Any, int]]:
                 yield {each: count for each, count in own.items() if count > 0}
 
 
-def _style(form: Form, mark: str) -> tuple[str, ...] | None:
+def _style(form: CellForm, mark: str) -> tuple[str, ...] | None:
     return form.point if mark == "." else form.comma
 
 
@@ -287,8 +289,8 @@ def _survey(values: Any, start: int, na: frozenset[str], most: int) -> Survey:
         values = values.cast(values.type.value_type)
     found = pc.value_counts(values.drop_null())
     counts = dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
-    forms: Counter[Form] = Counter()
-    of: dict[str, Form] = {}
+    forms: Counter[CellForm] = Counter()
+    of: dict[str, CellForm] = {}
     for text, count in counts.items():
         of[text] = form = TEXT if forms[TEXT] > most else form_of(text, na)
         forms[form] += count
