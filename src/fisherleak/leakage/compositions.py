@@ -32,7 +32,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses.loss import Derivative, Loss
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import information_together
-from fisherleak.engine.norms.several_outputs import SeveralOutputs, StackedOutputs
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import Measurement, measurement
@@ -258,7 +258,7 @@ def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
     masks = [measurement(leakage).absent for leakage in leakages]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     notes = [note for leakage in leakages for note in measurement(leakage).notes]
-    return Leakage(StackedOutputs(joined), None, measurement(first).table, tuple(dict.fromkeys(notes)), absent)
+    return Leakage(SeveralOutputs(joined), None, measurement(first).table, tuple(dict.fromkeys(notes)), absent)
 
 
 def refuse_mixture() -> NoReturn:
@@ -281,7 +281,7 @@ def refuse_other_data(first: Leakage, other: Leakage) -> None:
         raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
 
 
-def _in_unit(lead: Release, other: Release) -> SeveralOutputs:
+def _in_unit(lead: Release, other: Release) -> Release:
     """A release with its label in the unit of the first one's."""
     one, two = lead.jacobian, other.jacobian
     unit = label_unit(one, two)
@@ -291,7 +291,7 @@ def _in_unit(lead: Release, other: Release) -> SeveralOutputs:
                 f"compose() of models of several outputs needs attributes that are encoded alike, and '{a.name}' is not: use "
                 "the same encoder for both."
             )
-    return SeveralOutputs(replace(two, label_unit=unit))
+    return Release(replace(two, label_unit=unit))
 
 
 def label_unit(one: Jacobian, two: Jacobian) -> float:

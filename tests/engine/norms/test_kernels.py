@@ -9,8 +9,7 @@ import pytest
 
 import fisherleak as fl
 from cases import dense_jacobian, make, norms
-from fisherleak.engine.norms import kernels
-from fisherleak.engine.norms.compositions import matrix_free
+from fisherleak.engine.norms import kernels, matrix_free
 
 
 def test_small_tables_load_no_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
+from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
 from fisherleak.errors import FisherleakError, InvalidInputError, UnsupportedModelError
 from fisherleak.rows import gather, map_rows, rows_per_block, sum_rows
 

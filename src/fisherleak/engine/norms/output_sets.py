@@ -19,7 +19,7 @@ from fisherleak._support.namespaces import Namespace, Sums
 from fisherleak.engine.information import GROUP_VALUES, Product
 from fisherleak.engine.jacobian import Jacobian, Scores
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, gaps_of, map_of
-from fisherleak.engine.norms.eigenvalues.largest import top_by_products, top_of_factors
+from fisherleak.engine.norms.largest_eigenvalues import top_by_products, top_of_factors
 from fisherleak.rows import block_elements, sum_rows
 
 

@@ -23,7 +23,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
+from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
 from fisherleak.engine.prior.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.rows import sum_rows
 

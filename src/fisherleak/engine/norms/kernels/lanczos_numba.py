@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.norms.eigenvalues.largest import start_of
 from fisherleak.engine.norms.kernels.compiled import compiled
 from fisherleak.engine.norms.kernels.tridiagonal_numba import room_for, solve_abreast
+from fisherleak.engine.norms.largest_eigenvalues import start_of
 
 Index = NDArray[np.int64]
 GROUP = 128

@@ -22,7 +22,7 @@ def top_eigenvalues_compiled(
     c: Vector | None,
     limits: tuple[float, float, float, int, int],
 ) -> Vector:
-    """As :func:`fisherleak.engine.norms.eigenvalues.secular.top_eigenvalues`; ``limits`` are its constants."""
+    """As :func:`fisherleak.engine.norms.secular.top_eigenvalues`; ``limits`` are its constants."""
     mu = np.empty(U.shape[0])
     c = np.zeros_like(r) if c is None else c
     first = int(s.argmax())

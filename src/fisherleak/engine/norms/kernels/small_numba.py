@@ -18,7 +18,7 @@ ABREAST = 64
 
 
 def top_of_matrices_compiled(G: Vector) -> Vector:
-    """As :func:`fisherleak.engine.norms.eigenvalues.largest.top_of_matrices`, for size 3 or more."""
+    """As :func:`fisherleak.engine.norms.largest_eigenvalues.top_of_matrices`, for size 3 or more."""
     out = np.empty(G.shape[0])
     in_threads(_kernel, G.shape[0], (np.ascontiguousarray(G), out))
     return out

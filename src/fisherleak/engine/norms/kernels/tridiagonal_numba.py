@@ -1,4 +1,4 @@
-"""The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``eigenvalues.largest``, many abreast.
+"""The largest eigenvalue of tridiagonal matrices compiled for the CPU: the same steps as ``largest_eigenvalues``, many abreast.
 
 One matrix alone is a chain of divisions that wait for one another; side by side they do not. Loaded only where numba is
 installed; the tests compare it with the portable one.
@@ -19,7 +19,7 @@ ROWS = 10
 
 
 def top_of_tridiagonals_compiled(diagonal: Vector, beside: Vector) -> tuple[Vector, Vector]:
-    """As :func:`fisherleak.engine.norms.eigenvalues.largest.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
+    """As :func:`fisherleak.engine.norms.largest_eigenvalues.top_of_tridiagonals`, of arrays (j, b) and (j - 1, b)."""
     out = np.empty((2, diagonal.shape[1]))
     in_threads(_kernel, diagonal.shape[1], (np.ascontiguousarray(diagonal), np.ascontiguousarray(beside), out))
     return out[0], out[1]

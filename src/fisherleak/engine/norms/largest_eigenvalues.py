@@ -253,6 +253,12 @@ def top_of_matrices(G: Array, compiled: bool = True) -> Array:
     return _by_steps(G)
 
 
+def top_of_grams(J: Array, compiled: bool = True) -> Array:
+    """The largest eigenvalue of J_i^T J_i for Jacobians (b, p, m), by the smaller of the two Gram matrices: (b,)."""
+    T = namespace(J).matrix_transpose(J)
+    return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, compiled)
+
+
 def _by_steps(G: Array) -> Array:
     """On GPUs, whose batched eigensolvers are slow: Lanczos on the matrices; the few it does not settle by LAPACK's way."""
     xp = namespace(G)

@@ -26,9 +26,9 @@ from sklearn.preprocessing import (
 
 import fisherleak as fl
 from cases import dense_jacobian, flat, make, norms
-from fisherleak.engine.norms.compositions import matrix_free
-from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
-from fisherleak.engine.norms.eigenvalues import largest
+from fisherleak.engine.norms import largest_eigenvalues as largest
+from fisherleak.engine.norms import matrix_free
+from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.shared_basis import SharedBasis
 from often import often
 

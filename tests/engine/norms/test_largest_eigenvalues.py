@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fisherleak as fl
-from fisherleak.engine.norms.eigenvalues import largest
-from fisherleak.engine.norms.eigenvalues.largest import (
+from fisherleak.engine.norms import largest_eigenvalues as largest
+from fisherleak.engine.norms.largest_eigenvalues import (
     LARGE,
     WANTED,
     _by_steps,
