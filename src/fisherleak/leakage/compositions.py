@@ -1,7 +1,7 @@
 """Releases about the same data in the same coordinates: only then do their Fisher information matrices add up.
 
 A category may be encoded in another way by every release. Encoders tell how their columns follow the one-hot vector of the
-levels (``engine.encodings``), so directions of one release, (columns, own), times own coordinates by common ones are
+levels (``jacobian.perturbation``), so directions of one release, (columns, own), times own coordinates by common ones are
 directions by common ones. Where nobody knows what the columns of an attribute mean, their values must say that the coordinates
 are the same: features move by ``directions @ change``, so the coordinates are the features behind the directions' inverse, but
 for a constant. A label of two values may be in other units: where :math:`y' = s y + t`, a derivative by y is s times that
@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
-from fisherleak.engine.encodings import Encoding, common_coordinates
 from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding, common_coordinates
 from fisherleak.engine.losses.loss import Derivative, Loss
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import information_together

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import scipy.linalg
@@ -71,9 +71,7 @@ class Averaged(DataShaped):
 
     @property
     def mechanism(self) -> ObjectivePerturbation:
-        (release,) = self.releases
-        assert isinstance(release.mechanism, ObjectivePerturbation)
-        return release.mechanism
+        return cast("ObjectivePerturbation", self.releases[0].mechanism)
 
     @property
     def closed_mechanism(self) -> None:

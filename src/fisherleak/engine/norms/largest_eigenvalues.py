@@ -245,7 +245,7 @@ def top_of_matrices(G: Array, compiled: bool = True) -> Array:
         half = 0.5 * (G[:, 0, 0] - G[:, 1, 1])
         return 0.5 * (G[:, 0, 0] + G[:, 1, 1]) + xp.hypot(half, G[:, 0, 1])
     if compiled and is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
-        from fisherleak.engine.norms.kernels.small_numba import top_of_matrices_compiled
+        from fisherleak.engine.norms.kernels.tridiagonal_numba import top_of_matrices_compiled
 
         return top_of_matrices_compiled(G)
     if not on_accelerator(G):

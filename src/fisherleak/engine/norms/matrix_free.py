@@ -87,7 +87,7 @@ class StackedReleases:
 
     def grams(self, rows: Sequence[Array | None]) -> Array:
         """J_i^T J_i of the stack by the compiled kernel, (b, m + label, m + label)."""
-        from fisherleak.engine.norms.kernels.grams_numba import ReleaseArrays, grams
+        from fisherleak.engine.norms.kernels.releases_numba import ReleaseArrays, grams
 
         parts = []
         for kind, own in zip(self.kinds, self.written.split(rows), strict=True):
@@ -123,7 +123,7 @@ class StackedReleases:
 
     def _compiled(self, prepared: Sequence[tuple[Array, ...]]) -> tuple[Array, Array]:
         """The same by the compiled kernel."""
-        from fisherleak.engine.norms.kernels.lanczos_numba import top_of_releases
+        from fisherleak.engine.norms.kernels.releases_numba import top_of_releases
 
         values = np.stack([np.stack([r, a, c, squared], axis=1) for r, a, c, _, squared in prepared])
         g = np.stack([state[3] for state in prepared])

@@ -157,7 +157,7 @@ def _weighted(fit: Fit, spectrum: Spectrum, X: Any, y: Any, weights: Any) -> tup
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Posterior sampling: see ``posterior_numba``."""
+    """Posterior sampling: see ``secular_numba``."""
 
     fit: Fit
     spectrum: Spectrum
@@ -179,7 +179,7 @@ class _Drawn:
         return cls(fit, spectrum, (spectrum.basis * root) @ left, sigma, w, beside, temperature)
 
     def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        from fisherleak.engine.norms.kernels.posterior_numba import top_of_draws
+        from fisherleak.engine.norms.kernels.secular_numba import top_of_draws
 
         x, r, omega = _weighted(self.fit, self.spectrum, X, y, weights)
         return top_of_draws(self.sigma, self.w, self.beside, x @ self.into, r, omega, self.temperature)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, times
 from fisherleak._support.namespaces import Sums, Vector
-from fisherleak._support.sparse import times
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
