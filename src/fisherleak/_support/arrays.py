@@ -20,32 +20,9 @@ import scipy.special
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from fisherleak._support.namespaces import Array, Namespace
+from fisherleak._support.namespaces import Array as Array
+from fisherleak._support.namespaces import Namespace as Namespace
 from fisherleak.errors import InvalidInputError
-
-__all__ = [
-    "Array",
-    "Namespace",
-    "as_array",
-    "as_real",
-    "cholesky_inverse",
-    "device",
-    "free_on_device",
-    "host",
-    "inverse_of",
-    "is_lazy",
-    "is_lazy_frame",
-    "is_numpy",
-    "like",
-    "namespace",
-    "normal_cdf",
-    "on_accelerator",
-    "plain_table",
-    "row_dots",
-    "row_squares",
-    "times",
-    "to_gpu",
-]
 
 
 def is_lazy(x: Any) -> bool:

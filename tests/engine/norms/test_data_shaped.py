@@ -210,7 +210,7 @@ def test_the_compiled_kernel_of_objective_perturbation_is_that_of_dense_matrices
     leak = make("squared", n=40, d=17, weighted=weighted, intercept=intercept).leak(fl.ObjectivePerturbation(scale))
     information: Any = leak._information
     kernel, _ = information._alone(information._parts(information.attributes), information.attributes, label)
-    tops = kernel.tops(*information.releases[0].jacobian.arrays)
+    tops = kernel(*information.releases[0].jacobian.arrays)
     roots = information.written_out(information.attributes, label, None)
     dense = [np.linalg.norm(root, 2) for root in roots]
     np.testing.assert_allclose(np.sqrt(tops), dense, rtol=1e-10)
@@ -232,7 +232,7 @@ def settled_and_dense(leak: Any) -> tuple[Any, Any]:
     """Etas by the kernel alone, and by dense matrices."""
     of: Any = leak._information
     kernel, _ = of._alone(of._parts(of.attributes), of.attributes, True)
-    tops = kernel.tops(*of.releases[0].jacobian.arrays)
+    tops = kernel(*of.releases[0].jacobian.arrays)
     return np.sqrt(tops), np.array([np.linalg.norm(root, 2) for root in of.written_out(of.attributes, True, None)])
 
 

@@ -11,17 +11,8 @@ from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.matrix_free import MatrixFree
-from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
-
-__all__ = [
-    "every_release",
-    "information_of",
-    "information_together",
-    "one_release",
-    "refuse_several",
-    "with_other_noise",
-]
 
 
 def information_of(first: Jacobian, *others: Jacobian) -> Information:

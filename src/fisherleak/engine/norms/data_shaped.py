@@ -28,7 +28,7 @@ from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.kernels import is_compiled
 from fisherleak.engine.norms.largest_eigenvalues import WANTED, top_by_products
-from fisherleak.engine.norms.shaped_rows import Directly, InItsBasis, ShapedParts, directly, fixed_spectrum
+from fisherleak.engine.norms.shaped_rows import InItsBasis, ShapedParts, Tops, directly, fixed_spectrum
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
@@ -157,7 +157,7 @@ class DataShaped(TableInformation):
         def block(*arrays: Array | None) -> Array:
             if kernel is None:
                 return np.sqrt(np.clip(by_products(*arrays), 0.0, None))
-            values = kernel.tops(*arrays)
+            values = kernel(*arrays)
             left = np.flatnonzero(np.isnan(values))
             if left.size:
                 values[left] = by_products(*(None if x is None else x[left] for x in arrays))
@@ -167,7 +167,7 @@ class DataShaped(TableInformation):
 
     def _alone(
         self, parts: Sequence[ShapedParts], attributes: Sequence[Attribute], label: bool
-    ) -> tuple[Directly | None, InItsBasis | None]:
+    ) -> tuple[Tops | None, InItsBasis | None]:
         """Of one release: a compiled kernel for single rows, where there is one and it pays, and products without a matrix."""
         if len(self.terms) > 1 or not attributes:
             return None, None

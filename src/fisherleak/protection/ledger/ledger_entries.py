@@ -29,7 +29,7 @@ from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
 from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.noise.calibration_record import has_own_shape
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage, check_leakage
