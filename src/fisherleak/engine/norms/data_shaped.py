@@ -185,7 +185,7 @@ class DataShaped(TableInformation):
         if ones:
             pairs = zip(self.terms, self._parts([attributes[k] for k in ones]), strict=True)
             norms = [map_rows(part.diagonals, *each.jacobian.arrays, width=len(ones)) for each, part in pairs]
-            found[:, ones] = np.sqrt(np.sum(np.square(norms), axis=0))
+            found[:, ones] = norms[0] if len(norms) == 1 else np.sqrt(np.sum(np.square(norms), axis=0))
         for k, attribute in enumerate(attributes):
             if attribute.size > 1:
                 found[:, k] = self.example_norms([attribute], False)
