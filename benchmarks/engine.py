@@ -248,7 +248,7 @@ def growth(title: str, sizes: list[tuple[int, int]]) -> None:
 
 def kernels() -> None:
     """The compiled secular solver against the portable one: where it pays."""
-    from fisherleak.engine.norms.eigenvalues import secular
+    from fisherleak.engine.norms import secular
     from fisherleak.engine.norms.kernels.secular_numba import top_eigenvalues_compiled
 
     print("\nSecular equation, compiled against portable")

@@ -82,6 +82,7 @@ TOPICS = {
     "attacks_on_us/test_shares.py": "shares of values that the best attacker takes",
     "attacks_on_us/test_shares_of_shaped_noise.py": "the same where the rows decide the covariance of the noise",
     "auditing/test_records.py": "records that do not change, options that are known by name",
+    "engine/norms/test_shaped_releases.py": "compositions with noise that the data shape",
     "engine/mechanisms/test_served_several.py": "answers of models of several outputs",
     "leakage/test_membership.py": "whether rows are in the data",
     "cli/test_bad_input.py": "refusals of every command",

@@ -242,23 +242,16 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "datasets/iwpc.py": ("datasets/test_datasets.py",),
     "datasets/mnist.py": ("datasets/test_datasets.py",),
     "protection/calibrate/remade_noise.py": ("attacks_on_us/test_membership_of_shapes.py",),
-    "engine/encodings.py": (
-        "leakage/test_compositions.py",
-        "models/steps/test_transformers.py",
-    ),
+    "engine/norms/shaped_rows.py": ("engine/norms/test_data_shaped.py", "engine/norms/test_shaped_releases.py"),
     "engine/jacobian/folding.py": (
         "models/steps/test_scalers.py",
         "models/steps/test_imputers.py",
-        "engine/norms/compositions/test_matrix_free.py",
+        "engine/norms/test_matrix_free.py",
     ),
     "engine/information.py": (
         "engine/norms/test_shared_basis.py",
-        "engine/norms/compositions/test_matrix_free.py",
+        "engine/norms/test_matrix_free.py",
         "leakage/test_leakage.py",
-    ),
-    "engine/jacobian/jacobian.py": (
-        "engine/norms/test_shared_basis.py",
-        "engine/norms/test_several_outputs.py",
     ),
     "engine/mechanisms/self_shaped.py": (
         "engine/norms/test_data_shaped.py",
@@ -272,21 +265,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "engine/prior/mean_squares.py": ("attacks_on_us/test_shares.py",),
     "engine/prior/path_refits.py": ("attacks_on_us/test_shares.py",),
-    "engine/norms/kernels/compiled.py": (
-        "engine/norms/eigenvalues/test_largest.py",
-        "engine/norms/eigenvalues/test_secular.py",
-    ),
-    "engine/norms/kernels/grams_numba.py": ("engine/norms/compositions/test_matrix_free.py",),
-    "engine/norms/kernels/lanczos_numba.py": ("engine/norms/compositions/test_matrix_free.py",),
+    "engine/norms/kernels/releases_numba.py": ("engine/norms/test_matrix_free.py",),
     "engine/norms/kernels/perturbed_numba.py": ("engine/norms/test_data_shaped.py",),
-    "engine/norms/kernels/posterior_numba.py": ("engine/norms/test_data_shaped.py",),
-    "engine/norms/kernels/secular_numba.py": ("engine/norms/eigenvalues/test_secular.py",),
-    "engine/norms/kernels/small_numba.py": ("engine/norms/eigenvalues/test_largest.py",),
-    "engine/norms/kernels/tridiagonal_numba.py": ("engine/norms/eigenvalues/test_largest.py",),
-    "engine/losses/derivatives.py": (
-        "engine/losses/test_losses.py",
-        "engine/losses/test_loss.py",
-    ),
+    "engine/norms/kernels/secular_numba.py": ("engine/norms/test_secular.py", "engine/norms/test_data_shaped.py"),
+    "engine/norms/kernels/tridiagonal_numba.py": ("engine/norms/test_largest_eigenvalues.py",),
     "engine/losses/multi_output.py": (
         "engine/losses/test_losses.py",
         "engine/fit/test_training_data.py",

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.arrays import Array, host, inverse_of, like, namespace, times
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, Vector, VectorLike
-from fisherleak._support.sparse import inverse_of, times
 from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Outcome, aimed, outcome_of, part_right
 from fisherleak.attacks.candidates import Candidates
 from fisherleak.attacks.likelihoods import MOST, NEVER, by_density, by_distance, likelihood_of, probability_ahead

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
-from fisherleak.rows import sum_groups, sum_rows
+from fisherleak.rows import gather, sum_groups, sum_rows
 
 if TYPE_CHECKING:
     from fisherleak.engine.norms.averaged_over_draws import Averaged
@@ -53,7 +54,7 @@ class Product:
     def norm(self, sums: tuple[Any, ...]) -> float:
         """||J_S|| of the set whose sums these are."""
         square = None if self.top is None else self.top(sums)
-        return _root(self.finish(sums)) if square is None else max(square, 0.0) ** 0.5
+        return _roots(self.finish(sums)[None, ...])[0] if square is None else max(square, 0.0) ** 0.5
 
 
 class Information(Protocol):
@@ -119,8 +120,11 @@ class Information(Protocol):
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         """||J_j|| of each attribute over all examples at once: (number of attributes,)."""
 
+    def set_norm(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
+        """||J_S|| of the given attributes (and labels) of a set of examples, taken jointly."""
+
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
-        """J_S J_S^T over a set of examples, as a sum over rows."""
+        """J_S J_S^T over a set of examples, as a sum over rows; refused where the covariance is data-dependent."""
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
         """A norm that ||J_i|| of this example is certainly not above, a little more than the one that was found."""
@@ -131,71 +135,27 @@ class Information(Protocol):
 
 @dataclass(frozen=True)
 class Release:
-    """What left: a fit and its rows with the noise, in a Jacobian; and the mechanism where the rows decide the noise.
-
-    What it says of itself holds for the information of one release, whatever its kind.
-    """
+    """What left: a fit and its rows with the noise, in a Jacobian; and the mechanism where the rows decide the noise."""
 
     jacobian: Jacobian
     mechanism: SelfShaped | None = None
 
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        return self.jacobian.attributes
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (self,)
-
-    @property
-    def jacobians(self) -> tuple[Jacobian, ...]:
-        return (self.jacobian,)
-
-    @property
-    def several(self) -> bool:
-        return self.jacobian.several
-
-    @property
-    def data_dependent(self) -> bool:
-        return self.mechanism is not None
-
-    @property
-    def closed_mechanism(self) -> SelfShaped | None:
-        return self.mechanism
-
-    @property
-    def averaged(self) -> Averaged | None:
-        return None
-
-    @property
-    def shares_known(self) -> bool:
-        return True
-
-    @property
-    def folded(self) -> bool:
-        return self.jacobian.folding is not None
-
-    @property
-    def fits(self) -> tuple[Fit, ...]:
-        return (self.jacobian.fit,)
-
-    @property
-    def rows(self) -> tuple[Array, Array]:
-        return self.jacobian.X, self.jacobian.y
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, jacobian=self.jacobian.scaled(factor))
-
 
 @dataclass(frozen=True)
-class Releases:
-    """The same of several independent releases about the same data."""
+class TableInformation:
+    """What the information of one release about a table, or of several independent ones, has in common, whatever its kind."""
 
     releases: tuple[Release, ...]
+    cut: ClassVar[float] = 0.0
+    """Relative error that iterations leave in a norm."""
+
+    @classmethod
+    def of(cls, *jacobians: Jacobian) -> Self:
+        return cls(tuple(map(Release, jacobians)))
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        return self.releases[0].attributes
+        return self.releases[0].jacobian.attributes
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -203,27 +163,27 @@ class Releases:
 
     @property
     def several(self) -> bool:
-        return self.releases[0].several
+        return self.releases[0].jacobian.several
 
     @property
     def data_dependent(self) -> bool:
-        return any(each.data_dependent for each in self.releases)
+        return any(each.mechanism is not None for each in self.releases)
 
     @property
-    def closed_mechanism(self) -> None:
-        return None
+    def closed_mechanism(self) -> SelfShaped | None:
+        return None if self.several or len(self.releases) > 1 else self.releases[0].mechanism
 
     @property
-    def averaged(self) -> None:
+    def averaged(self) -> Averaged | None:
         return None
 
     @property
     def shares_known(self) -> bool:
-        return not self.data_dependent
+        return not self.data_dependent or self.closed_mechanism is not None
 
     @property
     def folded(self) -> bool:
-        return any(each.folded for each in self.releases)
+        return any(each.jacobian.folding is not None for each in self.releases)
 
     @property
     def fits(self) -> tuple[Fit, ...]:
@@ -231,17 +191,83 @@ class Releases:
 
     @property
     def rows(self) -> tuple[Array, Array]:
-        return self.releases[0].rows
+        return self.releases[0].jacobian.X, self.releases[0].jacobian.y
+
+    @property
+    def error(self) -> float:
+        return max(rounding_of(fit) for fit in self.fits) + self.cut
 
     def scaled(self, factor: float) -> Self:
-        return replace(self, releases=tuple(each.scaled(factor) for each in self.releases))
+        return replace(self, releases=tuple(replace(r, jacobian=r.jacobian.scaled(factor)) for r in self.releases))
+
+    def set_norm(self: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
+        return norm_by_product(self, attributes, label, rows)
+
+    def attribute_norms(self: Information, attributes: Sequence[Attribute]) -> Array:
+        reference = self.rows[0]
+        norms = [self.set_norm([attribute], False, None) for attribute in attributes]
+        return like(norms, reference, namespace(reference))
+
+    def certain(self: Information, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
+        """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
+        reference = self.rows[0]
+        J = host(self.written_out(attributes, label, like([row], reference, namespace(reference))))[0]
+        return certain_norm(J, norm, self.error)
 
 
-def set_norm(information: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
-    """||J_S|| of the given attributes (and labels) of a set of examples, taken jointly."""
-    own = getattr(information, "set_norm", None)
-    if own is not None:  # where the matrix of the set is no sum over rows
-        return float(own(attributes, label, rows))
+@dataclass(frozen=True)
+class StackedRows:
+    """J_i of several releases one above the other (Z_i where ``inner``), from blocks of the rows of all of them."""
+
+    counts: tuple[int, ...]
+    writers: tuple[Callable[..., Array], ...]
+    values: int
+    """Of a row, and its products."""
+
+    @classmethod
+    def of(
+        cls, jacobians: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, inner: bool = False
+    ) -> tuple[tuple[Array | None, ...], StackedRows]:
+        """The row arrays of all releases, and what their blocks have to know."""
+        named = [(J, J.named(attributes)) for J in jacobians]
+        groups = [J.arrays_for(own) for J, own in named]
+        writers = tuple((J.inner if inner else J.dense)(own, label) for J, own in named)
+        width = sum(attribute.size for attribute in attributes) + int(label) * jacobians[0].label_size
+        values = 2 * width * sum(int(J.B.shape[0]) for J in jacobians)
+        return tuple(x for group in groups for x in group), cls(tuple(len(group) for group in groups), writers, values)
+
+    def split(self, rows: Sequence[Array | None]) -> list[Sequence[Any]]:
+        """The arrays of each release."""
+        return [rows[a:b] for a, b in pairwise(np.cumsum([0, *self.counts]).tolist())]
+
+    def __call__(self, *rows: Array | None) -> Array:
+        parts = [write(*own) for write, own in zip(self.writers, self.split(rows), strict=True)]
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=1)
+
+    def again(self, rows: Sequence[Array | None], left: NDArray[np.int64], squares: Array) -> Array:
+        """Squares of norms (b,) with those of some rows from their Jacobians, a few at a time."""
+        if left.size == 0:
+            return squares
+        xp, found = namespace(squares), np.array(host(squares))
+        for start in range(0, left.size, 16):
+            some = like(left[start : start + 16], squares, xp)
+            few = [None if x is None else xp.take(x, some, axis=0) for x in rows]
+            found[left[start : start + 16]] = np.linalg.norm(host(self(*few)), 2, axis=(1, 2)) ** 2
+        return like(found, squares, xp)
+
+
+def written_rows(
+    jacobians: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool, rows: Array | None
+) -> Array:
+    """J_i of some rows, of all releases one above the other."""
+    arrays, write = StackedRows.of(jacobians, attributes, label)
+    return write(*gather(arrays, rows))
+
+
+def norm_by_product(
+    information: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None
+) -> float:
+    """||J_S|| of a set of examples whose matrix is a sum over rows."""
     product = information.set_product(attributes, label)
     return product.norm(sum_rows(product.block, *product.arrays, rows=rows))
 
@@ -249,12 +275,12 @@ def set_norm(information: Information, attributes: Sequence[Attribute], label: b
 def norms_of_sets(
     information: Information, attributes: Sequence[Attribute], label: bool, sets: Sequence[Array]
 ) -> list[float]:
-    """The same for each of many sets of examples in memory: every row is read once for each set that it is in.
+    """``set_norm`` of each of many sets of examples in memory: every row is read once for each set that it is in.
 
     Many small sets of one size are written out together, for what a product costs to begin would be paid for each of them.
     """
-    if getattr(information, "set_norm", None) is not None:
-        return [set_norm(information, attributes, label, rows) for rows in sets]
+    if information.data_dependent:
+        return [information.set_norm(attributes, label, rows) for rows in sets]
     product = information.set_product(attributes, label)
     width = product.size * (sum(attribute.size for attribute in attributes) + int(label))
     norms = [0.0] * len(sets)
@@ -336,8 +362,3 @@ def certain_norm(J: NDArray[np.float64], norm: float, error: float) -> float:
 def rounding_of(fit: Fit) -> float:
     """Relative error that rounding and the distance from the minimum leave in the norms of a fit."""
     return float(np.finfo(float).eps) * (64 + fit.condition) + (fit.distance if fit.left is None else fit.left)
-
-
-def _root(M: Array) -> float:
-    xp = namespace(M)
-    return float(xp.sqrt(xp.clip(xp.linalg.eigvalsh(M)[-1], 0.0, None)))

@@ -1,7 +1,7 @@
 """Releases about the same data in the same coordinates: only then do their Fisher information matrices add up.
 
 A category may be encoded in another way by every release. Encoders tell how their columns follow the one-hot vector of the
-levels (``engine.encodings``), so directions of one release, (columns, own), times own coordinates by common ones are
+levels (``jacobian.perturbation``), so directions of one release, (columns, own), times own coordinates by common ones are
 directions by common ones. Where nobody knows what the columns of an attribute mean, their values must say that the coordinates
 are the same: features move by ``directions @ change``, so the coordinates are the features behind the directions' inverse, but
 for a constant. A label of two values may be in other units: where :math:`y' = s y + t`, a derivative by y is s times that
@@ -25,14 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
-from fisherleak.engine.encodings import Encoding, common_coordinates
 from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding, common_coordinates
 from fisherleak.engine.losses.loss import Derivative, Loss
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import information_together
-from fisherleak.engine.norms.several_outputs import SeveralOutputs, StackedOutputs
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import Measurement, measurement
@@ -258,7 +257,7 @@ def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
     masks = [measurement(leakage).absent for leakage in leakages]
     absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     notes = [note for leakage in leakages for note in measurement(leakage).notes]
-    return Leakage(StackedOutputs(joined), None, measurement(first).table, tuple(dict.fromkeys(notes)), absent)
+    return Leakage(SeveralOutputs(joined), None, measurement(first).table, tuple(dict.fromkeys(notes)), absent)
 
 
 def refuse_mixture() -> NoReturn:
@@ -281,7 +280,7 @@ def refuse_other_data(first: Leakage, other: Leakage) -> None:
         raise InvalidInputError("compose needs releases about the same data: the values of their tables differ.")
 
 
-def _in_unit(lead: Release, other: Release) -> SeveralOutputs:
+def _in_unit(lead: Release, other: Release) -> Release:
     """A release with its label in the unit of the first one's."""
     one, two = lead.jacobian, other.jacobian
     unit = label_unit(one, two)
@@ -291,7 +290,7 @@ def _in_unit(lead: Release, other: Release) -> SeveralOutputs:
                 f"compose() of models of several outputs needs attributes that are encoded alike, and '{a.name}' is not: use "
                 "the same encoder for both."
             )
-    return SeveralOutputs(replace(two, label_unit=unit))
+    return Release(replace(two, label_unit=unit))
 
 
 def label_unit(one: Jacobian, two: Jacobian) -> float:

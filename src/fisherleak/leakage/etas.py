@@ -20,7 +20,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.pickles import Pickled
 from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Information, group_norms, norms_of_sets, set_norm
+from fisherleak.engine.information import Information, group_norms, norms_of_sets
 from fisherleak.engine.jacobian.perturbation import Attribute, chosen_attributes
 from fisherleak.engine.mechanisms.interface_answers import Interface
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped
@@ -191,7 +191,7 @@ class EtasOfValues(Pickled):
         0.0309
         """
         chosen, label = self._chosen(attributes, label)
-        return set_norm(self._information, chosen, label, self._rows(rows)) / self._scale
+        return self._information.set_norm(chosen, label, self._rows(rows)) / self._scale
 
     def by_group(self, labels: Any) -> dict[Any, float]:
         """Eta of each sub-population, its rows taken jointly, as a mapping from group to eta.

@@ -22,7 +22,7 @@ from fisherleak.engine.noise import check_noise
 from fisherleak.engine.noise.calibration_record import Frame, declared_frame, keeps_calibration
 from fisherleak.engine.norms import information_of, one_release, with_other_noise
 from fisherleak.engine.norms.averaged_over_draws import shaped_by
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
+from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
 from fisherleak.leakage.etas import EtasOfValues
@@ -118,7 +118,7 @@ class Leakage(EtasOfValues):
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""
         if self._information.several:
-            return ShapedOutputs.of(self._information.releases[0].jacobian, mechanism)
+            return DataShaped.of_outputs(self._information.releases[0].jacobian, mechanism)
         averaged = self._information.averaged
         if averaged is not None and averaged.is_of(mechanism):
             return averaged  # its draws are solved for already

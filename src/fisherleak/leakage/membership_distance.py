@@ -40,7 +40,7 @@ from fisherleak.engine.mechanisms.interface_answers import is_interface
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise.calibration_record import Frame, has_own_shape
 from fisherleak.engine.norms import every_release, information_of, one_release
-from fisherleak.engine.norms.compositions.shaped_releases import refuse_membership
+from fisherleak.engine.norms.data_shaped import refuse_membership
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import map_rows, sum_rows

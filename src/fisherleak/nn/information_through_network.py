@@ -17,10 +17,10 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, on_accelerator
 from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.information import Product, Release
+from fisherleak.engine.information import Product, Release, norm_by_product
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products, top_of_matrices
+from fisherleak.engine.norms.largest_eigenvalues import WANTED, top_by_products, top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.heads import After
 from fisherleak.nn.library import Tensor, torch
@@ -112,12 +112,13 @@ class Through:
         return as_given(self.factor * torch.sqrt(torch.clip(torch.cat(parts), min=0.0)), self.given)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        from fisherleak.engine.information import set_norm
-
         return as_given(
-            torch.tensor([set_norm(self, [attribute], False, None) for attribute in attributes], dtype=torch.float64),
+            torch.tensor([self.set_norm([attribute], False, None) for attribute in attributes], dtype=torch.float64),
             self.given,
         )
+
+    def set_norm(self, attributes: Sequence[Attribute], label: bool, rows: Any) -> float:
+        return norm_by_product(self, attributes, label, rows)
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         """J_S J_S^T: a sum over rows, where the release is one for all of them."""

@@ -22,8 +22,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.json import plain
 from fisherleak._support.level_types import id_text
 from fisherleak._support.namespaces import Json
-from fisherleak.engine.encodings import Encoding
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.losses import get_loss
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import information_of

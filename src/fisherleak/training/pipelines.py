@@ -26,9 +26,9 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from fisherleak._support.arrays import inverse_of, times
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
 from fisherleak._support.namespaces import Json, Vector
-from fisherleak._support.sparse import inverse_of, times
 from fisherleak.engine.noise import Noise, noise_from_record
 from fisherleak.models.estimators import set_parameters
 from fisherleak.models.several import all_parameters

@@ -39,7 +39,7 @@ def test_the_changed_hessian_is_that_of_the_changed_rows(K: int, size: int, kind
         np.testing.assert_allclose(H @ solved[k], gradient[k], rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(H @ found.newton[k], -np.asarray(at.gradient), atol=1e-8)
         if found.M.shape[1] < shared.theta.size:
-            ratio = np.linalg.det(H) / np.linalg.det(np.asarray(shared.hessian))
+            ratio = np.linalg.det(H) / np.linalg.det(np.asarray(shared.risk.at(shared.theta, curvature=True).hessian))
             np.testing.assert_allclose(found.det[k], ratio, rtol=1e-8)
         there, before = (each.at(shared.theta + moved[k], curvature=False).gradient for each in (risk, shared.risk))
         np.testing.assert_allclose(own[k], there - before, atol=1e-9)

@@ -31,7 +31,8 @@ def test_what_is_left_out_is_within_its_bounds_in_any_unit(loss: str, spread: fl
     root = np.linalg.cholesky(np.asarray(shared.fit.factor.core)) * 1.0
     moves = rng.normal(size=(30, theta.shape[0])) @ root.T * np.asarray(shared.fit.factor.scale)
     moves *= np.geomspace(0.02, 0.6, 30)[:, None] / shared.across(moves)[:, None]
-    exact = gradients_at(shared.risk, theta + moves) - moves @ shared.hessian
+    hessian = shared.risk.at(shared.theta, curvature=True).hessian
+    exact = gradients_at(shared.risk, theta + moves) - moves @ hessian
     exact = exact - gradients_at(shared.risk, theta[None, :])
     found = expansion.beyond(moves)
     off = exact - found

@@ -59,7 +59,7 @@ def test_what_is_left_out_is_within_its_bounds(loss: str, size: float, weighted:
     directions = rng.normal(size=(40, 4))
     lengths = size * rest.levels[0].reach * rng.uniform(0.1, 1.0, 40)
     moves = (lengths / np.linalg.norm(directions, axis=1))[:, None] * directions @ root.T
-    np.testing.assert_allclose(own.by_hessian(moves), lengths, rtol=1e-9)
+    np.testing.assert_allclose(own.across(moves), lengths, rtol=1e-9)
     x = np.column_stack([np.asarray(risk.X) - np.asarray(risk.centre), np.ones(300)])
     z, v = x @ model.theta, moves @ x.T
     omega, y, f = 1.0 if risk.weights is None else risk.weights, risk.y, model.loss

@@ -127,7 +127,7 @@ def several(
     y = np.argmax(scores, axis=1).astype(float) if loss == "softmax" else scores
     weights = rng.uniform(0.2, 2.0, n) if weighted else None
     fit = fl.minimise(X, y, loss, l2, weights, intercept)
-    return X, y, weights, fl.measure(fit, X, y)._information.jacobian  # type: ignore[attr-defined]
+    return X, y, weights, fl.measure(fit, X, y)._information.releases[0].jacobian
 
 
 @pytest.mark.parametrize("loss", ["softmax", "squared"])
@@ -151,6 +151,6 @@ def test_all_rows_of_a_class_leave_no_minimum() -> None:
     X, y, _, _ = several(60, False, True)
     y = np.where(y == 2, 0.0, y)
     y[[7, 8]] = 2.0
-    own = fl.measure(fl.minimise(X, y, "softmax", 1e-2, None, True), X, y)._information.jacobian  # type: ignore[attr-defined]
+    own = fl.measure(fl.minimise(X, y, "softmax", 1e-2, None, True), X, y)._information.releases[0].jacobian
     sets = [np.array([7, 8, 9]), np.array([7, 9]), np.array([1, 2])]
     assert np.isinf(removal_norms(own, 1e-6, sets=sets)).tolist() == [True, False, False]

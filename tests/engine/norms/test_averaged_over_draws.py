@@ -157,7 +157,7 @@ def test_the_largest_is_found_behind_ceilings_that_hold(loss: str, intercept: bo
             for attributes, label in ((told.attributes, True), (told.attributes[:1], False), ((), True)):
                 norms = np.asarray(told.example_norms(attributes, label))
                 parts: Any = _DrawnScores.of(told, attributes)
-                above = np.concatenate([parts.ceilings(*block, label) for block in told._blocks(parts, label)])
+                above = np.concatenate([parts.ceilings(*block, label) for block in told._row_blocks(parts, label)])
                 assert np.all(np.sqrt(above) >= norms)
                 row, largest = told.largest_norm(attributes, label)
                 assert (row, largest) == (int(np.argmax(norms)), pytest.approx(norms.max(), rel=1e-12))

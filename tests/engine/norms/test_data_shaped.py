@@ -190,7 +190,7 @@ def hostile(case: dict[str, Any], mechanism: Any) -> tuple[fl.Leakage, Any, Any]
 def test_compiled_kernels_find_what_products_find(
     case: dict[str, Any], kind: Any, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("fisherleak.engine.norms.kernels.posterior_numba")
+    pytest.importorskip("fisherleak.engine.norms.kernels.secular_numba")
     leak, chosen, label = hostile(case, kind(scale))
     products = leak.per_example(chosen, label)
     monkeypatch.setattr("fisherleak.engine.norms.data_shaped.COMPILED_FROM", 0)
@@ -205,11 +205,12 @@ def test_the_compiled_kernel_of_objective_perturbation_is_that_of_dense_matrices
     weighted: bool, intercept: bool, label: bool, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All rows settled by the kernel itself, to ten digits, at scales where either term leads and in between."""
-    pytest.importorskip("fisherleak.engine.norms.kernels.posterior_numba")
+    pytest.importorskip("fisherleak.engine.norms.kernels.secular_numba")
     monkeypatch.setattr("fisherleak.engine.norms.data_shaped.COMPILED_FROM", 0)
     leak = make("squared", n=40, d=17, weighted=weighted, intercept=intercept).leak(fl.ObjectivePerturbation(scale))
     information: Any = leak._information
-    tops = information._directly(leak._information.attributes, label).tops(*information.jacobian.arrays)
+    kernel, _ = information._alone(information._parts(information.attributes), information.attributes, label)
+    tops = kernel(*information.releases[0].jacobian.arrays)
     roots = information.written_out(information.attributes, label, None)
     dense = [np.linalg.norm(root, 2) for root in roots]
     np.testing.assert_allclose(np.sqrt(tops), dense, rtol=1e-10)
@@ -218,7 +219,7 @@ def test_the_compiled_kernel_of_objective_perturbation_is_that_of_dense_matrices
 
 def with_a_direction_that_the_penalty_decides(mechanism: Any, intercept: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Rows say hardly anything along it, and many have their top eigenvalue beside its pole."""
-    pytest.importorskip("fisherleak.engine.norms.kernels.posterior_numba")
+    pytest.importorskip("fisherleak.engine.norms.kernels.secular_numba")
     monkeypatch.setattr("fisherleak.engine.norms.data_shaped.COMPILED_FROM", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5))
@@ -230,7 +231,8 @@ def with_a_direction_that_the_penalty_decides(mechanism: Any, intercept: bool, m
 def settled_and_dense(leak: Any) -> tuple[Any, Any]:
     """Etas by the kernel alone, and by dense matrices."""
     of: Any = leak._information
-    tops = of._directly(of.attributes, True).tops(*of.jacobian.arrays)
+    kernel, _ = of._alone(of._parts(of.attributes), of.attributes, True)
+    tops = kernel(*of.releases[0].jacobian.arrays)
     return np.sqrt(tops), np.array([np.linalg.norm(root, 2) for root in of.written_out(of.attributes, True, None)])
 
 

@@ -16,9 +16,9 @@ from sklearn.preprocessing import OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
 from fisherleak._support.arrays import host
+from fisherleak.engine.norms import largest_eigenvalues as largest
 from fisherleak.engine.norms import output_sets
-from fisherleak.engine.norms.eigenvalues import largest
-from fisherleak.engine.norms.eigenvalues.largest import top_by_products
+from fisherleak.engine.norms.largest_eigenvalues import top_by_products
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 
 EXACT: dict[str, Any] = {"solver": "newton-cg", "tol": 1e-12, "max_iter": 1000}
@@ -115,7 +115,7 @@ def test_columns_of_the_digits_are_those_of_gram_matrices() -> None:
     X = X[:600] / 16.0
     leak = fl.measure(fl.minimise(X, y[:600], loss="softmax", l2=1e-3), X, y[:600])
     assert isinstance(leak._information, SeveralOutputs)
-    J = leak._information.jacobian
+    J = leak._information.releases[0].jacobian
     assert J.B.shape[0] >= output_sets.MANY_PARAMETERS
     columns = output_sets._Columns(J, J.attributes)
     some = range(3, 64, 9)

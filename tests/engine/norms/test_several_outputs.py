@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 import fisherleak as fl
 from fisherleak._support.arrays import host
-from fisherleak.engine.norms import output_sets, several_outputs
+from fisherleak.engine.information import StackedRows
+from fisherleak.engine.norms import output_sets
 from fisherleak.leakage.measurement import measurement
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
@@ -182,11 +183,11 @@ def test_a_label_moves_as_refits_with_shared_labels_do() -> None:
     moved = fl.minimise(doubled, labels, l2=1e-2 * 40 / 41, sample_weight=weights, **given).theta
     base = fl.minimise(X, y, l2=1e-2, **given).theta
     rate = np.linalg.norm(moved - base) / (h * np.sqrt(2.0))
-    basis = leak._information.jacobian.by_label
+    basis = leak._information.releases[0].jacobian.by_label
     assert basis.shape == (2, 2)
     assert rate <= leak.per_label()[9] * (1 + 1e-4)
     J = leak._information.written_out((), True, np.array([9]))[0]
-    Q = leak._information.jacobian.fit.frame
+    Q = leak._information.releases[0].jacobian.fit.frame
     change = Q.T @ (np.eye(3)[other] - np.eye(3)[y[9]])
     np.testing.assert_allclose(J @ change, (moved - base) / h, atol=1e-4 * np.abs(J).max())
 
@@ -468,7 +469,7 @@ def test_rows_that_lack_a_value_are_those_of_the_dense_jacobian(many: bool, monk
     def never(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(several_outputs._WrittenOut, "__call__", never)
+    monkeypatch.setattr(StackedRows, "__call__", never)
     np.testing.assert_allclose(leak.per_example(), np.linalg.norm(J, 2, axis=(1, 2)), rtol=1e-9)
     starts = np.cumsum([0, *(attribute.size for attribute in information.attributes)])
     for k in range(len(information.attributes)):

@@ -55,7 +55,7 @@ def put_rows(whole: Array, places: NDArray[np.int64], rows: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class _Records:
+class Records:
     """Arrays that have one entry for each change, or are None."""
 
     def take(self, chosen: Array) -> Self:
@@ -63,9 +63,16 @@ class _Records:
         own = (getattr(self, name) for name in self.__dataclass_fields__)
         return type(self)(*(each if each is None else xp.take(each, chosen, axis=0) for each in own))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The entries of all parts, one after the other."""
+        names = cls.__dataclass_fields__
+        xp = namespace(getattr(parts[0], next(iter(names))))
+        return cls(*(xp.concat([getattr(each, name) for each in parts], axis=0) for name in names))
+
 
 @dataclass(frozen=True)
-class ChangedRows(_Records):
+class ChangedRows(Records):
     """Sets of rows that change, one set at a time, with their features, labels and weights before and after."""
 
     rows: Array
@@ -104,7 +111,7 @@ class ChangedRows(_Records):
 
 
 @dataclass(frozen=True)
-class ChangedHessian(_Records):
+class ChangedHessian(Records):
     """H'^-1 of each change, and the derivatives of its rows at the old parameters."""
 
     BU: Array

@@ -73,11 +73,10 @@ class Expansion:
     def beyond(self, moves: Array) -> Array:
         """N(D) of moves (b, L p)."""
         few, p = self.followed.x.shape
-        most, count = _at_once(moves, p, few * self.loss.scores), moves.shape[0]
-        blocks = (moves[start : min(start + most, count), :] for start in range(0, count, most))
         # N(D) = T[D, D] / 2 and, exactly, the rows that are followed (section 4.3)
-        parts = [0.5 * self._twice(some) + self._exactly(some) for some in blocks]
-        return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
+        return block_by_block(
+            lambda some: 0.5 * self._twice(some) + self._exactly(some), moves, p, few * self.loss.scores
+        )
 
     def _twice(self, moves: Array) -> Array:
         """T[D, D]: a correction, to seven digits."""
@@ -86,7 +85,7 @@ class Expansion:
         scale = by_output[:, None] * by_parameter[None, :]
         V = self.forms @ (xp.reshape(moves, (-1, *scale.shape)) / scale[None, ...])  # (b, f, p)
         V = xp.astype(V, xp.float32)
-        found = [_pairs(V[:, i, :]) @ self.cubes[i, ...] for i in range(V.shape[1])]
+        found = [pairs_of_columns(V[:, i, :]) @ self.cubes[i, ...] for i in range(V.shape[1])]
         whole = self.forms.T @ xp.astype(xp.stack(found, axis=1), xp.float64)
         return xp.reshape(whole / scale[None, ...], moves.shape)
 
@@ -311,11 +310,18 @@ def _assembled(parts: list[Any], place: int, p: int) -> Any:
     return cube
 
 
-def _pairs(x: Array) -> Array:
+def pairs_of_columns(x: Array) -> Array:
     """x_j x_k of rows for all j no larger than k, (m, q)."""
     return namespace(x).concat([x[:, j : j + 1] * x[:, j:] for j in range(x.shape[1])], axis=1)
 
 
-def _at_once(x: Array, p: int, more: int) -> int:
+def block_by_block(function: Callable[[Array], Array], moves: Array, p: int, more: int = 0) -> Array:
+    """A function of moves (m, ...), of as many at a time as there is room for."""
+    most, count = pairs_at_once(moves, p, more), moves.shape[0]
+    parts = [function(moves[start : min(start + most, count), :]) for start in range(0, count, most)]
+    return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
+
+
+def pairs_at_once(x: Array, p: int, more: int = 0) -> int:
     """Moves whose pairs of p parameters, and so many more numbers, are held at a time."""
     return max(512, block_elements(x) // (p * (p + 1) // 2 + more))

@@ -37,7 +37,6 @@ from fisherleak.engine.fit.minimise import Fit, fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
 from fisherleak.errors import FisherleakError, InvalidInputError, UnsupportedModelError
 from fisherleak.rows import gather, map_rows, rows_per_block, sum_rows
 
@@ -73,8 +72,7 @@ def removal_norms(
     closed = loss.unit_curvature if jacobian.several else loss.quadratic
     tied = jacobian.several and MovingPenalty.of(jacobian) is not None
     if closed and not tied and sets is None and (is_lazy(X) or (jacobian.several and rows is None)):
-        form = _closed_form_of_several(jacobian) if jacobian.several else closed_form(jacobian)
-        return map_rows(form, *jacobian.arrays)
+        return map_rows(closed_form(jacobian), *jacobian.arrays)
     if is_lazy(X):
         raise InvalidInputError(
             f"Membership is known for Dask rows with the squared loss only, and the loss is {loss.name}: each row needs "
@@ -253,47 +251,23 @@ def _without_class(shared: StartingFit, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray(np.any((here == of_class[None, :]) & (here > 0), axis=1))
 
 
-def _closed_form_of_several(jacobian: Jacobian) -> Callable[..., Array]:
-    """A function of blocks, for the squared loss: |B (r (x) x)| / (1 - omega x . G x), G the inverse Hessian of one output."""
-    xp = namespace(jacobian.B)
-    make, B, p = jacobian.model.scores, jacobian.B, jacobian.width
-    G, nothing = jacobian.fit.factor.inverse()[:p, :p], EPSILON * (64 + jacobian.fit.condition)
-
-    def block(X: Array, y: Array, weights: Array | None) -> Array:
-        part = make(X, y, weights)
-        move = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (part.x.shape[0], -1)) @ B.T
-        # 1 - h of section 4.6: the Hessian of each output is that of one, and outputs share x
-        left = 1.0 - part.omega * xp.vecdot(part.x @ G, part.x)
-        length = xp.linalg.vector_norm(move, axis=1)
-        infinite = xp.where(length > 0, xp.full_like(length, np.inf), length)
-        return xp.where(left <= nothing, infinite, length / xp.where(left <= nothing, xp.ones_like(left), left))
-
-    return block
-
-
 def _task(jacobian: Jacobian, tolerance: float) -> RemovalTask:
     """What all examples share."""
-    fit, risk, metric = _at_minimum(jacobian), risk_of_fit(jacobian.fit, jacobian.X, jacobian.y), jacobian.metric
-    task = RemovalTask(fit, risk, fit.factor.inverse(), metric, tolerance, MovingPenalty.of(jacobian))
-    if fit.loss.quadratic:
+    count, moving = int(jacobian.X.shape[0]), MovingPenalty.of(jacobian)
+    own = (_at_minimum(jacobian), jacobian.X, jacobian.y, count, tolerance)
+    task = RemovalTask(*own, metric=jacobian.metric, moving=moving, strict=True)
+    if task.fit.loss.quadratic:
         return task
     usual, step = _usual(task)
-    log_slope = steepness(risk, task.model, step)
-    rest = remainders(risk, task.model, task.B, usual, log_slope, step)
-    return replace(task, rest=rest, spread=_largest_spread(metric, task.B) ** 0.5, step=step)
-
-
-def _largest_spread(metric: Array, B: Array) -> float:
-    """The largest eigenvalue of metric H^-1 metric^T."""
-    by_products = top_of_factors(metric, lambda _: B)
-    found = None if by_products is None else by_products(())
-    return float(namespace(B).linalg.eigvalsh(metric @ B @ metric.T)[-1]) if found is None else found
+    log_slope = steepness(task.risk, task.model, step)
+    rest = remainders(task.risk, task.model, task.inverse, usual, log_slope, step)
+    return replace(task, rest=rest, step=step)
 
 
 def _usual(task: RemovalTask) -> tuple[float, float]:
     """The mean move when an example is left out, by H and of its own score, or numbers that rounding still tells from zero."""
-    xp = namespace(task.B)
-    model, B = task.model, task.B
+    xp = namespace(task.inverse)
+    model, B = task.model, task.inverse
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
         part = model.rows(X, y, weights)
@@ -308,7 +282,7 @@ def _usual(task: RemovalTask) -> tuple[float, float]:
 
 def _walked(task: RemovalTask, buckets: Sequence[Bucket], finish: Finish) -> Array:
     """``finish(task, moves)`` of every row or set that is left out, block by block; infinite where there is no minimum."""
-    xp = namespace(task.B)
+    xp = namespace(task.inverse)
     places, found, later = [], [], []
     for where, rows in buckets:
         left = []
@@ -382,9 +356,7 @@ def _few_by_chords(task: RemovalTask, part: Removed, moves: BoundedMoves) -> Bou
     for start in range(0, count, AT_ONCE):
         some = xp.arange(start, min(start + AT_ONCE, count), device=device(moves.moves))
         found.append(by_chords(task, part.take(some), moves.take(some)))
-    return BoundedMoves(
-        *(xp.concat([getattr(each, name) for each in found], axis=0) for name in ("moves", "error", "converged"))
-    )
+    return BoundedMoves.joined(found)
 
 
 def _fitted(task: RemovalTask, part: Removed, moves: BoundedMoves) -> BoundedMoves:
@@ -402,4 +374,4 @@ def _removed(task: RemovalTask, rows: Array) -> Removed:
     X, y, weights = gather((task.risk.X, task.risk.y, task.risk.weights), flat)
     assert X is not None
     assert y is not None
-    return removed(task.model, task.B, X, y, weights, rows[:, None] if rows.ndim == 1 else rows, task.moving)
+    return removed(task.model, task.inverse, X, y, weights, rows[:, None] if rows.ndim == 1 else rows, task.moving)

@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace, row_dots
+from fisherleak.engine.changes.gradient_beyond_hessian import (
+    MOST_PARAMETERS,
+    block_by_block,
+    pairs_at_once,
+    pairs_of_columns,
+)
 from fisherleak.engine.fit.risk import Risk, largest_of
 from fisherleak.engine.jacobian import Model
 from fisherleak.engine.losses import Loss
-from fisherleak.rows import block_elements, sum_rows
+from fisherleak.rows import sum_rows
 
-MOST_PARAMETERS = 200
-"""Parameters past which T, (p + 1) p^2 / 2 numbers, is not kept: 32 MB."""
 ROWS_PER_PAIR = 4
 """T pays where there are more rows than this for each pair of parameters: a pass over all rows for each costs more."""
 MOVES = 256
@@ -196,10 +200,7 @@ class ThirdDerivative:
 
     def twice(self, moves: Array) -> Array:
         """T[D, D] of each move (m, p): (m, p)."""
-        most, count = _at_once(moves), moves.shape[0]
-        blocks = (moves[start : min(start + most, count), :] for start in range(0, count, most))
-        parts = [_pairs(some) @ self.pairs for some in blocks]
-        return parts[0] if len(parts) == 1 else namespace(moves).concat(parts, axis=0)
+        return block_by_block(lambda some: pairs_of_columns(some) @ self.pairs, moves, int(moves.shape[1]))
 
 
 def pays(n: int, p: int) -> bool:
@@ -213,9 +214,9 @@ def third_derivative(risk: Risk, model: Model, step: float) -> ThirdDerivative:
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
         x = model.rows(X, y, weights).x
         slope = slopes(model.loss, x @ model.theta, y, step)
-        return (_pairs(x).T @ ((slope if weights is None else weights * slope)[:, None] * x),)
+        return (pairs_of_columns(x).T @ ((slope if weights is None else weights * slope)[:, None] * x),)
 
-    (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=_at_once(risk.X))
+    (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=pairs_at_once(risk.X, int(risk.X.shape[1])))
     first, second = np.triu_indices(risk.size)
     twice = like(np.where(first == second, 1.0, 2.0), risk.X, namespace(risk.X))
     return ThirdDerivative(twice[:, None] * total)
@@ -250,14 +251,3 @@ def higher_terms(risk: Risk, model: Model, root: Array, moves: Array, log_slope:
 
     (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=ROWS)
     return total
-
-
-def _pairs(x: Array) -> Array:
-    """x_j x_k of rows for all j no larger than k, (m, q)."""
-    return namespace(x).concat([x[:, j : j + 1] * x[:, j:] for j in range(x.shape[1])], axis=1)
-
-
-def _at_once(x: Array) -> int:
-    """Rows whose pairs are held at a time."""
-    p = int(x.shape[1])
-    return max(512, block_elements(x) // (p * (p + 1) // 2))

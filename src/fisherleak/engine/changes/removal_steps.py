@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,10 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
 from fisherleak.engine.changes.changed_fits import REFITTED, refitted, risk_without
-from fisherleak.engine.changes.changed_rows import EPSILON, UNSURE, Rows
+from fisherleak.engine.changes.changed_rows import EPSILON, UNSURE, Records, Rows
 from fisherleak.engine.changes.removal_expansion import Remainders, ThirdDerivative, higher_terms, slopes
-from fisherleak.engine.changes.starting_fit import ROUNDING, MovingPenalty, gradients_at, roots_of_inverse
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.fit.risk import Risk, largest_of, with_constant
+from fisherleak.engine.changes.starting_fit import ROUNDING, MovingPenalty, StartingFit, gradients_at
+from fisherleak.engine.fit.risk import largest_of, with_constant
 from fisherleak.engine.jacobian import Jacobian, Model
 from fisherleak.errors import FisherleakError, NearSingularWarning
 from fisherleak.rows import rows_per_block, sum_rows
@@ -43,7 +41,7 @@ Terms = Callable[[Array, Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removed(Records):
     """Sets of k rows that are left out, one set at a time; k is 1 for rows one by one."""
 
     rows: Array
@@ -102,10 +100,6 @@ class Removed:
     def inverse(self, B: Array, k: int) -> Array:
         """H_-^-1 of one."""
         return B + self.U[k, ...].T @ self.inner[k, ...] @ self.U[k, ...]
-
-    def take(self, chosen: Array) -> Removed:
-        xp = namespace(self.x)
-        return Removed(*(xp.take(getattr(self, name), chosen, axis=0) for name in self.__dataclass_fields__))
 
 
 def _along(x: Array, vectors: Array) -> Array:
@@ -221,20 +215,21 @@ def ratio(length: Array, previous: Array) -> Array:
 
 
 def closed_form(jacobian: Jacobian) -> Callable[..., Array]:
-    """A function of blocks, for the squared loss: |B x r| / (1 - h)."""
-    if (moving := MovingPenalty.of(jacobian)) is not None:
+    """A function of blocks, for the squared loss: |B (r (x) x)| / (1 - h), h = a x . G x with G that of one output."""
+    if not jacobian.several and (moving := MovingPenalty.of(jacobian)) is not None:
         return _moving_form(jacobian, moving)
     xp = namespace(jacobian.B)
-    model, B, inverse = jacobian.model, jacobian.B, jacobian.fit.factor.inverse()
-    nothing = EPSILON * (64 + jacobian.fit.condition)
+    make, B, p = jacobian.model.scores, jacobian.B, jacobian.width
+    G, nothing = jacobian.fit.factor.inverse()[:p, :p], EPSILON * (64 + jacobian.fit.condition)
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        part = model.rows(X, y, weights)
-        moved = part.r[:, None] * (part.x @ B.T)
-        left = 1.0 - part.a * row_dots(part.x, part.x @ inverse, xp)
+        part = make(X, y, weights)
+        moved = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (part.x.shape[0], -1)) @ B.T
+        # 1 - h of section 4.6: the Hessian of each output is that of one, and outputs share x
+        left = 1.0 - part.A[:, 0, 0] * row_dots(part.x, part.x @ G, xp)
         length = xp.sqrt(row_dots(moved, moved, xp))
-        found = xp.where(left > nothing, length / xp.where(left > nothing, left, 1.0), xp.inf)
-        return found if weights is None else xp.where(weights > 0, found, 0.0)
+        lost = xp.where(length > 0, xp.full_like(length, xp.inf), length)
+        return xp.where(left > nothing, length / xp.where(left > nothing, left, 1.0), lost)
 
     return block
 
@@ -266,54 +261,20 @@ FARTHEST = 30.0
 
 
 @dataclass(frozen=True)
-class RemovalTask:
-    """A fit at its minimum, how moves are measured, and what all examples share."""
+class RemovalTask(StartingFit):
+    """A fit of one output at its minimum, how moves are measured, and what all examples share."""
 
-    fit: Fit
-    risk: Risk
-    B: Array
-    """H^-1."""
-    metric: Array
-    tolerance: float
-    moving: MovingPenalty | None = None
     rest: Remainders | None = None
     """None for the squared loss, which leaves nothing out."""
     third: ThirdDerivative | None = None
-    spread: float = 0.0
-    """What a move of length one by H is as the noise sees it, at most."""
     step: float = 1.0
     """Of differences of a, where nothing is known of the loss."""
 
     @property
     def model(self) -> Model:
-        return Model(self.fit.centred_theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
+        return Model(self.theta, self.fit.loss, self.fit.intercept is not None, self.fit.centre)
 
-    @property
-    def rounding(self) -> float:
-        """A step of this length is nothing but rounding."""
-        return ROUNDING * float(np.linalg.norm(host(self.metric @ self.fit.centred_theta)))
-
-    @cached_property
-    def roots(self) -> tuple[Array, Array]:
-        """R with R R^T = H^-1, and its inverse."""
-        return roots_of_inverse(self.fit)
-
-    @cached_property
-    def gradient(self) -> Array:
-        """What rounding left of the gradient at the fit, (p,)."""
-        return gradients_at(self.risk, self.fit.centred_theta[None, :])[0, :]
-
-    def by_hessian(self, moves: Array) -> Array:
-        """Lengths by H."""
-        return namespace(moves).linalg.vector_norm(moves @ self.roots[1].T, axis=1)
-
-    def length(self, moves: Array) -> Array:
-        """As the noise sees them."""
-        xp = namespace(moves)
-        moved = moves @ self.metric.T
-        return xp.sqrt(row_dots(moved, moved, xp))
-
-    def turn(self, part: Removed) -> Array | float:
+    def turned(self, part: Removed) -> Array | float:
         """How much P may change a move, relative to H."""
         return self.moving.turn(part.push) if part.folded and self.moving is not None else 0.0
 
@@ -323,16 +284,12 @@ class RemovalTask:
 
 
 @dataclass(frozen=True)
-class BoundedMoves:
+class BoundedMoves(Records):
     """Moves (m, p), what each is off at most as the noise sees it, (m,), and which are near enough."""
 
     moves: Array
     error: Array
     converged: Array
-
-    def take(self, chosen: Array) -> BoundedMoves:
-        xp = namespace(self.moves)
-        return BoundedMoves(*(xp.take(each, chosen, axis=0) for each in (self.moves, self.error, self.converged)))
 
 
 def _still(task: RemovalTask, part: Removed) -> Array:
@@ -364,11 +321,11 @@ def _off(
 def by_newton(task: RemovalTask, part: Removed) -> BoundedMoves:
     """A block's moves by H alone."""
     precision = ROUNDING if task.rest is None else 0.01 * task.tolerance
-    moves = moves_of_squared(part, task.B, task.fit.centred_theta, precision)
+    moves = moves_of_squared(part, task.inverse, task.theta, precision)
     xp = namespace(moves)
     if task.rest is None:
         return BoundedMoves(moves, xp.zeros_like(part.left), _still(task, part) | (part.left > UNSURE))
-    length = task.by_hessian(moves)
+    length = task.across(moves)
     # A (Phi(D) - D) = -N(D) at the Newton step: the first bound of section 4.9
     residual = task.rest.without_third(moves, length) + (precision * length if part.folded else 0.0)
     return _found(task, part, moves, _off(task, moves, length, residual, part.left * part.kept))
@@ -376,13 +333,13 @@ def by_newton(task: RemovalTask, part: Removed) -> BoundedMoves:
 
 def by_third(task: RemovalTask, part: Removed) -> BoundedMoves:
     """A block's moves by H and T."""
-    newton = part.solve(task.B, part.pull(task.fit.centred_theta))
+    newton = part.solve(task.inverse, part.pull(task.theta))
     xp = namespace(newton)
     if task.third is None or task.rest is None:
         return _found(task, part, newton, xp.full_like(part.left, xp.inf))
     moves, residual, length = _rounds(task, part, newton, newton, None, 3 if part.folded else 1)
     residual = residual + task.rest.beyond_third(moves, length)
-    return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
+    return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turned(part)))
 
 
 def by_higher_terms(task: RemovalTask, part: Removed, begun: BoundedMoves) -> BoundedMoves:
@@ -390,7 +347,7 @@ def by_higher_terms(task: RemovalTask, part: Removed, begun: BoundedMoves) -> Bo
     if task.third is None or task.rest is None:
         return begun
     xp = namespace(begun.moves)
-    newton = part.solve(task.B, part.pull(task.fit.centred_theta))
+    newton = part.solve(task.inverse, part.pull(task.theta))
     terms = _higher(task, begun.moves) - part.own_terms(begun.moves, _after_third(task))
     found = _with_terms(task, part, newton, begun.moves, begun.moves, terms)
     near, far = (xp.nonzero(chosen)[0] for chosen in (found.converged, ~found.converged))
@@ -407,11 +364,11 @@ def _with_terms(
     assert task.rest is not None
     xp = namespace(moves)
     moves, residual, length = _rounds(task, part, newton, moves, terms, 2 if part.folded else 1)
-    length = xp.maximum(length, task.by_hessian(begun))
+    length = xp.maximum(length, task.across(begun))
     # the terms after T were taken at `begun`: how much they change from there, and what they leave out there (section
     # 4.9)
     residual = residual + task.rest.change_beyond_third(moves - begun, length) + task.rest.beyond_fifth(begun, length)
-    return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turn(part)))
+    return _found(task, part, moves, _off(task, moves, length, residual, part.left, task.turned(part)))
 
 
 def _rounds(
@@ -425,11 +382,11 @@ def _rounds(
         own = part.own_terms(moves, lambda z, v, y: slopes(task.fit.loss, z, y, task.step) * v**2)
         # the formula of section 4.7: T of the rows that stay, and P D where scales are folded in
         beyond = 0.5 * (task.third.twice(moves) - own) + part.pushed(moves)
-        later = newton - part.solve(task.B, beyond if terms is None else beyond + terms)
+        later = newton - part.solve(task.inverse, beyond if terms is None else beyond + terms)
         change, moves = later - moves, later
-    length, last = task.by_hessian(moves), task.by_hessian(change)
+    length, last = task.across(moves), task.across(change)
     # T and P at the move before this: they change by no more than the rate times the last step
-    return moves, (task.rest.rate(moves, length, last) + task.turn(part)) * last, length
+    return moves, (task.rest.rate(moves, length, last) + task.turned(part)) * last, length
 
 
 def _after_third(task: RemovalTask) -> Any:
@@ -462,7 +419,7 @@ def by_chords(task: RemovalTask, part: Removed, begun: BoundedMoves) -> BoundedM
     previous = None
     for count in range(MOST_CHORDS):
         gradient = _gradients(task, part, moves)
-        step = part.solve(task.B, gradient)
+        step = part.solve(task.inverse, gradient)
         moves = moves - step
         # |step| by H_-, as its gradient is known
         energy = xp.sqrt(xp.clip(row_dots(step, gradient, xp), 0.0, None))
@@ -486,11 +443,8 @@ def by_chords(task: RemovalTask, part: Removed, begun: BoundedMoves) -> BoundedM
 
 def _in_order(parts: list[tuple[NDArray[np.int64], BoundedMoves]]) -> BoundedMoves:
     first = parts[0][1].moves
-    xp = namespace(first)
-    order = like(np.argsort(np.concatenate([places for places, _ in parts])), first, xp)
-    names = ("moves", "error", "converged")
-    together = BoundedMoves(*(xp.concat([getattr(each, name) for _, each in parts], axis=0) for name in names))
-    return together.take(order)
+    order = like(np.argsort(np.concatenate([places for places, _ in parts])), first, namespace(first))
+    return BoundedMoves.joined([each for _, each in parts]).take(order)
 
 
 def _after_a_chord(task: RemovalTask, part: Removed, moves: Array, seen: Array, energy: Array) -> Array:
@@ -499,8 +453,8 @@ def _after_a_chord(task: RemovalTask, part: Removed, moves: Array, seen: Array, 
     xp = namespace(moves)
     # H_- >= left H: |step|_H; after Phi the first bound of section 4.8 has another factor of rho
     step = energy / xp.sqrt(part.left)
-    length = task.by_hessian(moves)
-    rate = (task.rest.rate(moves, length, step / (1.0 - SLOW)) + task.turn(part)) / part.left
+    length = task.across(moves)
+    rate = (task.rest.rate(moves, length, step / (1.0 - SLOW)) + task.turned(part)) / part.left
     near = xp.clip(rate, 0.0, SLOW)
     error = xp.where(rate <= SLOW, task.spread * step * near / (1.0 - near), xp.inf)
     if bool(xp.all(rate <= SLOW)):
@@ -532,7 +486,7 @@ def _largest_scores(task: RemovalTask, moves: Array) -> Array:
 
 def _gradients(task: RemovalTask, part: Removed, moves: Array) -> Array:
     """Gradient of each risk with an example left out, at its own parameters."""
-    theta = task.fit.centred_theta[None, :] + moves
+    theta = task.theta[None, :] + moves
     own = part.own_gradient(theta, task.fit.loss.r)
     return gradients_at(task.risk, theta) - task.gradient[None, :] - own + part.pushed(theta)
 

@@ -16,6 +16,7 @@ from fisherleak.engine.fit.minimise import Fit, risk_of_fit
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.losses.loss import ReducedLoss
+from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
 from fisherleak.rows import block_elements, gather, rows_per_block, sum_rows
 
 TOLERANCE = 1e-4
@@ -161,15 +162,12 @@ class StartingFit:
         return self.fit.factor.inverse()
 
     @cached_property
-    def roots(self) -> Array:
-        """R with R R^T = H^-1."""
-        return roots_of_inverse(self.fit)[0]
-
-    @cached_property
-    def hessian(self) -> Array:
-        found = self.risk.at(self.theta, curvature=True).hessian
-        assert found is not None
-        return found
+    def roots(self) -> tuple[Array, Array]:
+        """R with R R^T = H^-1, and its inverse."""
+        xp, scale = namespace(self.theta), self.fit.factor.scale
+        values, vectors = xp.linalg.eigh(self.fit.factor.core)
+        size = xp.sqrt(xp.clip(values, float(np.finfo(float).tiny), None))
+        return scale[:, None] * vectors * size[None, :], (vectors / size[None, :]).T / scale[None, :]
 
     @cached_property
     def gradient(self) -> Array:
@@ -198,7 +196,11 @@ class StartingFit:
     @cached_property
     def spread(self) -> float:
         """What a move of length one by H is as it is measured, at most."""
-        return float(np.sqrt(np.linalg.eigvalsh(host(self.seen @ self.inverse @ self.seen.T))[-1]))
+        by_products = top_of_factors(self.seen, lambda _: self.inverse)
+        found = None if by_products is None else by_products(())
+        if found is None:
+            found = float(np.linalg.eigvalsh(host(self.seen @ self.inverse @ self.seen.T))[-1])
+        return float(np.sqrt(found))
 
     @cached_property
     def stretch(self) -> float:
@@ -219,15 +221,12 @@ class StartingFit:
     def length(self, moves: Array) -> Array:
         """As it is measured, (b,)."""
         xp = namespace(moves)
-        if self.metric is None:  # of several outputs this takes far fewer products than their Gram
-            seen = self.fit.uncentred(moves.T)
-            return xp.sqrt(xp.sum(seen * seen, axis=0))
-        return xp.sqrt(xp.clip(row_dots(moves @ self.seen_gram, moves, xp), 0.0, None))
+        seen = self.fit.uncentred(moves.T).T if self.metric is None else moves @ self.metric.T
+        return xp.sqrt(row_dots(seen, seen, xp))
 
     def across(self, moves: Array) -> Array:
         """|D|_H, (b,)."""
-        xp = namespace(moves)
-        return xp.sqrt(xp.clip(row_dots(moves @ self.hessian, moves, xp), 0.0, None))
+        return namespace(moves).linalg.vector_norm(moves @ self.roots[1].T, axis=1)
 
     def at_once(self, k: int) -> int:
         """Sets of k rows whose changed Hessians are held at a time."""
@@ -244,7 +243,7 @@ class StartingFit:
         return xp.max(xp.abs(changes.push) / xp.where(penalty > 0, penalty, 1.0)[None, :], axis=1)
 
     def changed_hessian(self, changes: ChangedRows) -> ChangedHessian:
-        return changed_hessian(changes, self.theta, self.inverse, lambda: self.roots, self.loss)
+        return changed_hessian(changes, self.theta, self.inverse, lambda: self.roots[0], self.loss)
 
     def replaced(
         self, rows: Array, changed: Array | None, labels: Array | None, scaled: Sequence[int] = ()
@@ -304,15 +303,6 @@ class StartingFit:
         omega = xp.reshape(xp.where(there, omega, 0.0), rows.shape)
         y = xp.reshape(y, (*rows.shape, *y.shape[1:]))
         return ChangedRows(rows, xp.reshape(x, (*rows.shape, -1)), None, y, y, omega, omega), old
-
-
-def roots_of_inverse(fit: Fit) -> tuple[Array, Array]:
-    """R with R R^T = H^-1, and its inverse."""
-    xp = namespace(fit.factor.scale)
-    scale = fit.factor.scale
-    values, vectors = xp.linalg.eigh(fit.factor.core)
-    size = xp.sqrt(xp.clip(values, float(np.finfo(float).tiny), None))
-    return scale[:, None] * vectors * size[None, :], (vectors / size[None, :]).T / scale[None, :]
 
 
 def gradients_at(risk: Risk, theta: Array) -> Array:

@@ -361,7 +361,10 @@ def check_determined(risk: Risk) -> None:
     """Refuse what no number of steps determines without a penalty: more parameters than rows, columns that are collinear."""
     if risk.l2 > 0:
         return
-    counted, several = _counted_rows(risk), risk.loss.several
+    counted, several, xp = int(risk.X.shape[0]), risk.loss.several, risk.xp
+    if risk.weights is not None:
+        (total,) = sum_rows(lambda weights: (xp.sum(xp.astype(weights > 0, xp.int64)),), risk.weights)
+        counted = int(total)
     if risk.width > counted:
         raise SingularHessianError(
             f"There are more parameters {'for each output ' * several}({risk.width}) than rows with a weight above zero "
@@ -372,23 +375,9 @@ def check_determined(risk: Risk) -> None:
     intercept, centre = risk.intercept, risk.centre
 
     def block(X: Array, weights: Array | None) -> tuple[Any]:
-        xp = namespace(X)
         x = with_constant(X, intercept, centre)
         return (gram(x, xp.ones_like(x[:, 0]) if weights is None else weights, xp),)
 
     (G,) = sum_rows(block, risk.X, risk.weights)
     # names the columns once: the whole Hessian has each of them in every output
     factorise(G, risk.parameter_names[: risk.width])
-
-
-def _counted_rows(risk: Risk) -> int:
-    """Rows with a weight above zero."""
-    if risk.weights is None:
-        return int(risk.X.shape[0])
-    (total,) = sum_rows(_above_zero, risk.weights)
-    return int(total)
-
-
-def _above_zero(weights: Array) -> tuple[Any]:
-    xp = namespace(weights)
-    return (xp.sum(xp.astype(weights > 0, xp.int64)),)

@@ -306,7 +306,7 @@ class Risk(TrainingData):
             square = max(square - _explained(known[7:], self.reduced_loss.outputs), EVEN**2 * square)
         H = None
         if hessian:
-            H = _of_pairs(hessian, self.reduced_loss.outputs, self.width, xp)
+            H = of_pairs(hessian, self.reduced_loss.outputs, self.width, xp)
             H = H + xp.eye(theta.shape[0], dtype=theta.dtype, device=device(theta)) * self.penalty[None, :]
         return Point(
             value=value + penalty,
@@ -426,8 +426,8 @@ def _pairs(x: Array, A: Array, omega: Array, unit: bool, xp: Any) -> Sums:
     return tuple(x.T @ xp.reshape(A[:, k, k:][:, :, None] * x[:, None, :], (b, -1)) for k in range(L))
 
 
-def _of_pairs(parts: Any, L: int, p: int, xp: Any) -> Array:
-    """The Hessian (L p, L p) from the sums of ``_pairs``."""
+def of_pairs(parts: Any, L: int, p: int, xp: Any) -> Array:
+    """A symmetric matrix (L p, L p) from the upper blocks of each of its L lines, or from the one block of all outputs."""
     if L == 1:
         return parts[0]
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""Losses of one output and of several, by name; adding one is adding its record to a list. May import rows and encodings.
+"""Losses of one output and of several, by name; adding one is adding its record to a list. May import rows.
 
 Every property test runs on the lists, so that a new entry is tested at once.
 """

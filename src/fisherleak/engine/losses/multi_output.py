@@ -13,8 +13,17 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
-from fisherleak.engine.encodings import tangent_basis
 from fisherleak.engine.losses.loss import Labels, Loss, Matrix, identity_curvature
+
+
+def tangent_basis(k: int) -> Matrix:
+    """Helmert's orthonormal basis of the vectors in R^k that sum to zero: (k, k - 1)."""
+    basis = np.zeros((k, k - 1))
+    for j in range(1, k):
+        basis[:j, j - 1] = 1.0
+        basis[j, j - 1] = -j
+        basis[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    return basis
 
 
 def _finite(y: Array) -> Array:

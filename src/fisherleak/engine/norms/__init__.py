@@ -9,19 +9,10 @@ from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
-from fisherleak.engine.norms.compositions.shaped_releases import ShapedReleases
-from fisherleak.engine.norms.several_outputs import SeveralOutputs, refuse_several
+from fisherleak.engine.norms.data_shaped import DataShaped
+from fisherleak.engine.norms.matrix_free import MatrixFree
+from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
-
-__all__ = [
-    "every_release",
-    "information_of",
-    "information_together",
-    "one_release",
-    "refuse_several",
-    "with_other_noise",
-]
 
 
 def information_of(first: Jacobian, *others: Jacobian) -> Information:
@@ -31,16 +22,16 @@ def information_of(first: Jacobian, *others: Jacobian) -> Information:
     """
     if first.several:
         assert not others
-        return SeveralOutputs(first)
+        return SeveralOutputs.of(first)
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
-        return MatrixFree(tuple(map(Release, (first, *others))))
-    return SharedBasis(first)
+        return MatrixFree.of(first, *others)
+    return SharedBasis.of(first)
 
 
 def information_together(releases: Sequence[Release]) -> Information:
     """The information of releases by common coordinates, each at its own scale; some may have noise that the rows decide."""
-    if any(each.data_dependent for each in releases):
-        return ShapedReleases(tuple(releases))
+    if any(each.mechanism is not None for each in releases):
+        return DataShaped(tuple(releases))
     return information_of(*(each.jacobian for each in releases))
 
 

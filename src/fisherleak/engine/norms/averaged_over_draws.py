@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import scipy.linalg
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import Array, host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.information import rounding_of
+from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.losses import Loss
@@ -47,7 +47,7 @@ def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
     check_measurable(jacobian, mechanism)
     tilted = mechanism.by_draws(jacobian.fit.loss)
     if tilted is None:
-        return DataShaped(jacobian, mechanism)
+        return DataShaped((Release(jacobian, mechanism),))
     p = int(jacobian.theta.shape[0])
     last = tilted.scale * float(np.linalg.norm(tilted.root(p)[-1]))
     check_tilt(jacobian.fit, np.asarray(jacobian.X), np.asarray(jacobian.y), last)
@@ -56,14 +56,22 @@ def shaped_by(jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
             f"draws is {tilted.draws}, with {p} x {p} Hessians each: use at most {LARGEST // (p * p)}, or "
             "fisherleak.Gaussian."
         )
-    return Averaged(jacobian, tilted)
+    return Averaged((Release(jacobian, tilted),))
 
 
 @dataclass(frozen=True)
 class Averaged(DataShaped):
     """The information of objective perturbation, averaged over its draws: etas are upper limits, ``fim`` is the average."""
 
-    mechanism: ObjectivePerturbation = field(repr=False)
+    cut = 0.0
+
+    @property
+    def jacobian(self) -> Jacobian:
+        return self.releases[0].jacobian
+
+    @property
+    def mechanism(self) -> ObjectivePerturbation:
+        return cast("ObjectivePerturbation", self.releases[0].mechanism)
 
     @property
     def closed_mechanism(self) -> None:
@@ -72,10 +80,6 @@ class Averaged(DataShaped):
     @property
     def averaged(self) -> Self:
         return self
-
-    @property
-    def shares_known(self) -> bool:
-        return False
 
     @property
     def count(self) -> int:
@@ -98,13 +102,9 @@ class Averaged(DataShaped):
         tilts = scale * np.random.default_rng(0).standard_normal((self.count, p)) @ self.root.T
         return minima(self.jacobian.fit, np.asarray(self.jacobian.X), np.asarray(self.jacobian.y), tilts)
 
-    @property
-    def error(self) -> float:
-        return rounding_of(self.jacobian.fit)
-
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         parts = _DrawnScores.of(self, attributes)
-        found = [parts.limits(*block, label) for block in self._blocks(parts, label)]
+        found = [parts.limits(*block, label) for block in self._row_blocks(parts, label)]
         return np.sqrt(np.concatenate(found)) if found else np.zeros(0)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
@@ -126,7 +126,7 @@ class Averaged(DataShaped):
             )
         if not values:
             return 0.0
-        blocks = self._blocks(parts, label, rows)
+        blocks = self._row_blocks(parts, label, rows)
         sides = (np.moveaxis(parts.scores(*block, label), 1, 0).reshape(self.count, -1) for block in blocks)
         q = _of_few(sides) if values <= self.count else _of_many(sides, self.count)
         most = max(float(q.max()), FAR_OUT**2 * float(q.mean()))
@@ -135,14 +135,16 @@ class Averaged(DataShaped):
     def largest_norm(self, attributes: Sequence[Attribute], label: bool) -> tuple[int, float]:
         """The row with the largest of ``example_norms``, and it: rows that cheap ceilings keep below are not looked at."""
         parts = _DrawnScores.of(self, attributes)
-        whole = np.concatenate([parts.ceilings(*block, label) for block in self._blocks(parts, label)] or [np.zeros(0)])
+        whole = np.concatenate(
+            [parts.ceilings(*block, label) for block in self._row_blocks(parts, label)] or [np.zeros(0)]
+        )
         order = np.argsort(-whole, kind="stable")
         row, best, at_once = 0, 0.0, max(1, VALUES // (self.count * (parts.width + 4 + int(label))))
         for start in range(0, order.size, at_once):
             chosen = order[start : start + at_once]
             if whole[chosen[0]] <= best:
                 break
-            (block,) = self._blocks(parts, label, chosen)
+            (block,) = self._row_blocks(parts, label, chosen)
             found = parts.limits(*block, label)
             if found.max() > best:
                 row, best = int(chosen[np.argmax(found)]), float(found.max())
@@ -157,7 +159,7 @@ class Averaged(DataShaped):
 
     def _one(self, attributes: Sequence[Attribute], label: bool, row: int) -> float:
         parts = _DrawnScores.of(self, attributes)
-        (block,) = self._blocks(parts, label, np.array([row]))
+        (block,) = self._row_blocks(parts, label, np.array([row]))
         return math.sqrt(float(parts.limits(*block, label)[0]))
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
@@ -166,10 +168,10 @@ class Averaged(DataShaped):
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         """Scores of all draws over sqrt N, (b, N, m + label): their Gram is the average."""
         parts = _DrawnScores.of(self, attributes)
-        blocks = [parts.scores(*block, label) for block in self._blocks(parts, label, rows)]
+        blocks = [parts.scores(*block, label) for block in self._row_blocks(parts, label, rows)]
         return np.concatenate(blocks) / math.sqrt(self.count)
 
-    def _blocks(
+    def _row_blocks(
         self, parts: _DrawnScores, label: bool, rows: Array | None = None
     ) -> Iterator[tuple[Vector, Vector, Vector]]:
         chosen = slice(None) if rows is None else np.asarray(host(rows))

@@ -1,72 +1,44 @@
-"""Norms where the noise's shape depends on the data too: a second term beside the Jacobian's (``mechanisms.self_shaped``).
+r"""Norms where the noise's shape depends on the data too: a second term beside the Jacobian's (``mechanisms.self_shaped``).
 
 Mathematics: 3.2, ``docs/mathematics/mechanisms.md``.
 
-Also here: one release about blocks of rows, with noise that the data shape or without: products, matrices and roots.
-
-Also here: largest eigenvalues of single rows' information under noise that the data shape, by compiled kernels: what
-these take.
-
-The kernels are loaded only where numba is installed and the work is large; the tests hold both against products and dense
-matrices.
+Of several independent releases, of some of which the data shape the noise, the information adds up, products and all: exact for
+what each of them is exact for, affine preprocessing that is public, and rows in memory. A model of K numbers is K releases of
+one, :math:`t \sim N(w, I_K \otimes S)`: their features are the same, and each has a label of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, Self
+from itertools import pairwise
+from typing import NoReturn, Self
 
 import numpy as np
 import scipy.sparse.linalg
 
 from fisherleak._support.arrays import Array, host, is_lazy
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.fit.minimise import Fit
-from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.information import Product, Release, rounding_of
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap
+from fisherleak.engine.fit.minimise import one_by_one
+from fisherleak.engine.information import Information, Product, Release, TableInformation
+from fisherleak.engine.jacobian import Jacobian, jacobian_of
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared
-from fisherleak.engine.norms.eigenvalues.largest import WANTED, top_by_products
+from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.kernels import is_compiled
-from fisherleak.errors import InvalidInputError
+from fisherleak.engine.norms.largest_eigenvalues import WANTED, top_by_products
+from fisherleak.engine.norms.shaped_rows import InItsBasis, ShapedParts, Tops, directly, fixed_spectrum
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.rows import map_rows
 
+State = tuple[Vector, ...]
 SETTLED = 1e-9
 """Relative error of the eta of a set."""
-LARGEST = 2**27
-"""Values that are written out at most."""
 SMALL = 256
 """Values of a set up to which its matrix is written out."""
-
-
-def fixed_spectrum(jacobian: Jacobian) -> Spectrum:
-    """A release with noise that the data do not shape: the middle is that of its whitened inverse Hessian."""
-    # kappa = 0, and rho^2 are the squared singular values of B in the basis of its right singular vectors (section 3.2)
-    _, values, basis = np.linalg.svd(np.asarray(host(jacobian.B)), full_matrices=True)
-    p = basis.shape[0]
-    middle = np.append(values**2, np.zeros(p - values.size))
-    centre = None if jacobian.fit.centre is None else np.asarray(host(jacobian.fit.centre))
-    return Spectrum(basis.T, middle, np.zeros((p, p)), centre, np.asarray(host(jacobian.theta)))
-
-
-def cells_by_size(
-    attributes: Sequence[Attribute],
-    rows: int,
-    single: Callable[[list[Attribute]], Vector],
-    several: Callable[[Attribute], Vector],
-) -> Vector:
-    """Norms of every attribute of every row, (rows, attributes): those of one dimension together, others one by one."""
-    found = np.empty((rows, len(attributes)))
-    ones = [k for k, attribute in enumerate(attributes) if attribute.size == 1]
-    if ones:
-        found[:, ones] = single([attributes[k] for k in ones])
-    for k, attribute in enumerate(attributes):
-        if attribute.size > 1:
-            found[:, k] = several(attribute)
-    return found
+COMPILED_FROM = 2**17
+"""Values of the rows from which a compiled kernel pays."""
 
 
 def largest_eta(together: Callable[[Vector], Vector], size: int) -> float:
@@ -79,201 +51,6 @@ def largest_eta(together: Callable[[Vector], Vector], size: int) -> float:
     top, vector = scipy.sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, tol=SETTLED, maxiter=10_000)
     left = np.linalg.norm(together(vector[:, 0]) - top[0] * vector[:, 0])
     return float(np.sqrt(max(top[0] + left, 0.0)))
-
-
-@dataclass(frozen=True)
-class ShapedParts:
-    """What blocks of rows need: E in the eigenbasis, (p, m), and E^T w, (m,)."""
-
-    fit: Fit
-    spectrum: Spectrum
-    turned: Vector
-    w: Vector
-
-    def state(self, X: Any, y: Any, weights: Any) -> tuple[Vector, ...]:
-        """r, a, c, omega, xi and kappa^2 xi^2 of rows."""
-        x = with_constant(np.asarray(X), self.fit.intercept is not None, self.spectrum.centre)
-        z, loss = x @ self.spectrum.theta, self.fit.loss
-        omega = np.ones(x.shape[0]) if weights is None else np.asarray(weights)
-        xi = x @ self.spectrum.basis
-        return omega * loss.r(z, y), omega * loss.a(z, y), omega * loss.c(z, y), omega, xi, xi**2 @ self.spectrum.shape
-
-    def product(self, state: tuple[Vector, ...], V: Vector, label: bool) -> Vector:
-        """F_i v_i of every row, (b, m + label)."""
-        r, a, c, omega, xi, q = state
-        v = V[:, :-1] if label else V
-        e = v @ self.turned.T
-        along = a * (v @ self.w) + (c * V[:, -1] if label else 0.0)
-        # the first term of section 3.2: rho^2 (alpha xi + r epsilon); alpha is `along`, epsilon is `e`
-        moved = self.spectrum.middle * (along[:, None] * xi + r[:, None] * e)
-        t = np.einsum("ij,ij->i", xi, moved)
-        # omega^2 (diag(kappa^2 xi^2) + diag(xi) kappa^2 diag(xi)) epsilon (section 3.2)
-        shape = (omega**2)[:, None] * (q * e + xi * ((xi * e) @ self.spectrum.shape))
-        top = (r[:, None] * moved + shape) @ self.turned + (a * t)[:, None] * self.w[None, :]
-        return np.concatenate([top, (c * t)[:, None]], axis=1) if label else top
-
-    def of_rows(self, state: tuple[Vector, ...]) -> tuple[Vector, ...]:
-        return state
-
-    def matrix(self, state: tuple[Vector, ...], label: bool) -> Vector:
-        """F_i of one row."""
-        width = self.turned.shape[1] + int(label)
-        repeated = tuple(np.repeat(x, width, axis=0) for x in state)
-        found = self.product(repeated, np.eye(width), label)
-        return 0.5 * (found + found.T)
-
-    def diagonals(self, X: Any, y: Any, weights: Any) -> Vector:
-        """Roots of the diagonal of F_i over attributes of one direction, (b, m)."""
-        r, a, _, omega, xi, q = self.state(X, y, weights)
-        E, middle, shape = self.turned, self.spectrum.middle, self.spectrum.shape
-        # the same two terms for v a unit vector, epsilon a column of E
-        first = (a**2 * (xi**2 @ middle))[:, None] * self.w**2 + r[:, None] ** 2 * (middle @ E**2)
-        first = first + 2.0 * (a * r)[:, None] * self.w * ((xi * middle) @ E)
-        # kappa^2 has a rank of three at most: diag(xi) kappa^2 diag(xi) by its eigenvectors
-        values, vectors = np.linalg.eigh(shape)
-        second = q @ E**2
-        for k in np.flatnonzero(np.abs(values) > np.finfo(float).eps * np.abs(values).max()).tolist():
-            second = second + values[k] * ((xi * vectors[:, k]) @ E) ** 2
-        return np.asarray(np.sqrt(np.clip(first + (omega**2)[:, None] * second, 0.0, None)))
-
-    def together(self, state: tuple[Vector, ...], label: bool) -> Callable[[Vector], Vector]:
-        """V -> F v for changes of all rows at once, (n (m + label),)."""
-        r, a, c, omega, xi, _ = state
-
-        def product(v: Vector) -> Vector:
-            V = v.reshape(r.size, -1)
-            changes = V[:, :-1] if label else V
-            e = changes @ self.turned.T
-            along = a * (changes @ self.w) + (c * V[:, -1] if label else 0.0)
-            z = self.spectrum.middle * (along @ xi + r @ e)
-            # D = N + N^T of section 3.2, the changes of all rows together, and kappa^2 D by entries
-            N = (omega[:, None] * xi).T @ e
-            G = self.spectrum.shape * (N + N.T)
-            t = xi @ z
-            top = (r[:, None] * z[None, :] + omega[:, None] * (xi @ G)) @ self.turned + (a * t)[:, None] * self.w[
-                None, :
-            ]
-            return np.asarray(np.concatenate([top, (c * t)[:, None]], axis=1) if label else top).ravel()
-
-        return product
-
-    def root(self, state: tuple[Vector, ...], label: bool) -> Vector:
-        r, a, c, omega, xi, _ = state
-        E, p = self.turned, xi.shape[1]
-        if r.size * p * p * E.shape[1] > LARGEST:
-            raise InvalidInputError(
-                f"The information of {r.size} rows about {E.shape[1]} values each, with a shape of {p} x {p}, is too large to "
-                "be written out: ask for fewer rows (eta of any set is cheap: use of())."
-            )
-        first = (a[:, None] * xi)[:, :, None] * self.w + r[:, None, None] * E
-        cross = xi[:, :, None, None] * E[None, None, :, :] + E[None, :, None, :] * xi[:, None, :, None]
-        # omega (kappa_jk / sqrt(2)) (xi_j epsilon_k + epsilon_j xi_k), whose squares add up to the second term
-        second = omega[:, None, None, None] * np.sqrt(0.5 * self.spectrum.shape)[:, :, None] * cross
-        second = second.reshape(r.size, p * p, -1)
-        if label:
-            first = np.concatenate([first, (c[:, None] * xi)[:, :, None]], axis=2)
-            second = np.concatenate([second, np.zeros((r.size, p * p, 1))], axis=2)
-        return np.concatenate([-np.sqrt(self.spectrum.middle)[:, None] * first, second], axis=1)
-
-
-class Directly(Protocol):
-    """Rows to their largest eigenvalues."""
-
-    def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        """The largest eigenvalue of each row, (b,); NaN where the kernel leaves it to others."""
-
-
-def directly(
-    fit: Fit, spectrum: Spectrum, changes: PerturbationMap, mechanism: SelfShaped, label: bool
-) -> Directly | None:
-    """The kernel for changes of these values, or None where there is none: a shaped objective, or some of its features."""
-    if mechanism.root(len(spectrum.theta)) is None:
-        return _Drawn.of(fit, spectrum, changes, mechanism.scale**2, label)
-    d = int(np.asarray(fit.coef).shape[0])
-    if (
-        mechanism.shape is not None
-        or changes.columns is None
-        or sorted(np.asarray(changes.columns).tolist()) != list(range(d))
-    ):
-        return None
-    return _Tilted.of(fit, spectrum, mechanism.scale, label)
-
-
-def _weighted(fit: Fit, spectrum: Spectrum, X: Any, y: Any, weights: Any) -> tuple[Vector, Vector, Vector]:
-    """Rows with their constant, (b, p), weighted residuals and weights, (b,) each."""
-    x = with_constant(np.asarray(X), fit.intercept is not None, spectrum.centre)
-    omega = np.ones(x.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
-    return x, omega * fit.loss.r(x @ spectrum.theta, np.asarray(y, dtype=np.float64)), omega
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """Posterior sampling: see ``posterior_numba``."""
-
-    fit: Fit
-    spectrum: Spectrum
-    into: Vector
-    sigma: Vector
-    w: Vector
-    beside: float
-    temperature: float
-
-    @classmethod
-    def of(cls, fit: Fit, spectrum: Spectrum, changes: PerturbationMap, temperature: float, label: bool) -> _Drawn:
-        # R E = P diag(sigma) V^T of section 3.3, R the root of H^-1 in its eigenbasis; y = P^T R x is x @ into
-        root = np.diag(spectrum.shape) ** 0.25  # of the eigenvalues of H^-1
-        left, sigma, right = np.linalg.svd(root[:, None] * changes.after(spectrum.basis.T), full_matrices=True)
-        pulled = changes.pull(spectrum.theta)
-        w = right[: sigma.size] @ pulled
-        # a label lowers the gradient as a unit of w does, for the squared loss
-        beside = float(np.hypot(np.linalg.norm(right[sigma.size :] @ pulled), float(label)))
-        return cls(fit, spectrum, (spectrum.basis * root) @ left, sigma, w, beside, temperature)
-
-    def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        from fisherleak.engine.norms.kernels.posterior_numba import top_of_draws
-
-        x, r, omega = _weighted(self.fit, self.spectrum, X, y, weights)
-        return top_of_draws(self.sigma, self.w, self.beside, x @ self.into, r, omega, self.temperature)
-
-
-@dataclass(frozen=True)
-class _Tilted:
-    """Objective perturbation, all features: see ``perturbed_numba``."""
-
-    fit: Fit
-    spectrum: Spectrum
-    into: Vector
-    values: Vector
-    """Eigenvalues of the part of H^-1 over the features."""
-    beside: Vector
-    """Its column of the intercept, in that basis."""
-    corner: float
-    w: Vector
-    scale: float
-
-    @classmethod
-    def of(cls, fit: Fit, spectrum: Spectrum, scale: float, label: bool) -> _Tilted:
-        d = int(np.asarray(fit.coef).shape[0])
-        # kappa^2 = (beta_j + beta_k)^2 (section 3.1): its diagonal is 4 beta^2; then S and b of section 3.4
-        beta = 0.5 * np.sqrt(np.diag(spectrum.shape))
-        inverse = (spectrum.basis * beta) @ spectrum.basis.T
-        values, into = np.linalg.eigh(inverse[:d, :d])
-        free = inverse.shape[0] > d
-        beside = into.T @ inverse[:d, d] if free else np.zeros(d)
-        w = np.append(into.T @ spectrum.theta[:d], -float(label))
-        corner = float(inverse[d, d]) if free else -1.0
-        return cls(fit, spectrum, into, np.clip(values, 0.0, None), beside, corner, w, float(scale))
-
-    def tops(self, X: Any, y: Any, weights: Any) -> Vector:
-        from fisherleak.engine.norms.kernels.perturbed_numba import top_of_perturbed
-
-        x, r, omega = _weighted(self.fit, self.spectrum, X, y, weights)
-        rows = x[:, : self.values.size] @ self.into
-        return top_of_perturbed(self.values, self.beside, self.corner, self.w, rows, r, omega, self.scale)
-
-
-COMPILED_FROM = 2**17
-"""Values of the rows from which a compiled kernel pays."""
 
 
 def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = False) -> None:
@@ -299,30 +76,55 @@ def check_measurable(jacobian: Jacobian, mechanism: SelfShaped, beside: bool = F
 
 
 @dataclass(frozen=True)
-class DataShaped(Release):
-    """The information of one release whose noise the data shape, at its own scale."""
+class DataShaped(TableInformation):
+    """The information of one release or of several, each at its own scale, one or more with noise that the data shape."""
 
-    mechanism: SelfShaped = field(repr=False)
+    outputs: tuple[Release, ...] = ()
+    """Of a model of several numbers, a release of each."""
+    cut = SETTLED
 
-    @cached_property
-    def spectrum(self) -> Spectrum:
-        return self.mechanism.spectrum(self.jacobian.fit)
+    def __post_init__(self) -> None:
+        for each in self.terms:
+            check_measurable(each.jacobian, first_mechanism(self), beside=True)
+
+    @classmethod
+    def of_outputs(cls, jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
+        """Of the squared loss; softmax is refused by name."""
+        name, fit = type(mechanism).__name__, jacobian.fit
+        if not fit.loss.quadratic:
+            raise UnsupportedModelError(
+                f"{name} is known for models of one output, and of several numbers (squared loss); this one has "
+                f"{fit.coef.shape[0]} classes, whose perturbed minima have no density in closed form here: use noise on its "
+                "parameters, fisherleak.Gaussian."
+            )
+        if jacobian.folding is not None:
+            raise InvalidInputError(
+                f"{name} is measured with public='preprocessing' only: what scalers learn would move its covariance too."
+            )
+        Y = np.asarray(host(jacobian.y))
+        outputs = []
+        for k, one in enumerate(one_by_one(fit)):
+            own = jacobian_of(one, jacobian.X, Y[:, k], Gaussian(1.0), jacobian.attributes)
+            check_measurable(own, mechanism)
+            outputs.append(Release(own, mechanism))
+        return cls((Release(jacobian, mechanism),), tuple(outputs))
+
+    @property
+    def terms(self) -> tuple[Release, ...]:
+        """Releases of one output, whose information adds up."""
+        return self.outputs or self.releases
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
-        """Refused: there is more to the information than a Jacobian."""
+        """Refused: there is more to the information than Jacobians."""
         self._refuse("this")
 
     def _refuse(self, what: str) -> NoReturn:
+        remedy = "use noise" if len(self.terms) == 1 else "compose releases with noise"
         raise InvalidInputError(
-            f"{type(self.mechanism).__name__} has a covariance that depends on the data, which {what} does not count: "
-            "use noise on "
-            "parameters, fisherleak.Gaussian."
+            f"{type(first_mechanism(self)).__name__} has a covariance that depends on the data, which {what} does not count: "
+            f"{remedy} on parameters, fisherleak.Gaussian."
         )
-
-    @property
-    def error(self) -> float:
-        return rounding_of(self.jacobian.fit) + SETTLED
 
     def scaled(self, factor: float) -> Self:
         if factor != 1.0:
@@ -330,139 +132,178 @@ class DataShaped(Release):
         return self
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        parts = self._parts(attributes)
-        width = parts.turned.shape[1] + int(label)
-        # a posterior's matrices are diagonal in one basis, but for two directions: products need no matrix there
-        drawn = self.mechanism.root(len(self.spectrum.theta)) is None and bool(attributes)
-        lighter = _InItsBasis.of(parts) if drawn else parts
-        fast = self._directly(attributes, label)
+        parts, places = self._parts(attributes), self._places(label)
+        m = parts[0].turned.shape[1]
+        kernel, lighter = self._alone(parts, attributes, label)
 
-        def by_products(X: Array, y: Array, weights: Array | None) -> Array:
-            state = parts.state(X, y, weights)
-            own = lighter.of_rows(state)
-            values, errors = top_by_products(lambda s, V: lighter.product(s, V, label), own, width)
-            left = np.flatnonzero(errors > WANTED)
-            for row in left.tolist():
-                one = tuple(x[row : row + 1] for x in state)
-                values[row] = np.linalg.eigvalsh(parts.matrix(one, label))[-1]
+        def by_products(*arrays: Array | None) -> Vector:
+            states = self._blocks(parts, arrays)
+            edges = np.cumsum([0, *(len(state) for state in states)]).tolist()
+
+            def product(flat: State, V: Vector) -> Vector:
+                return places.sum_of(parts, [flat[a:b] for a, b in pairwise(edges)], V, m)
+
+            def in_its_basis(flat: State, V: Vector) -> Vector:
+                assert lighter is not None
+                return lighter.product(flat, V, label)
+
+            flat = tuple(x for state in states for x in state) if lighter is None else lighter.of_rows(states[0])
+            values, errors = top_by_products(product if lighter is None else in_its_basis, flat, m + places.count)
+            for row in np.flatnonzero(errors > WANTED).tolist():
+                matrix = places.matrix(parts, [tuple(x[row : row + 1] for x in state) for state in states], m)
+                values[row] = np.linalg.eigvalsh(matrix)[-1]
             return np.asarray(values)
 
-        def block(X: Array, y: Array, weights: Array | None) -> Array:
-            if fast is None:
-                return np.sqrt(np.clip(by_products(X, y, weights), 0.0, None))
-            values = fast.tops(X, y, weights)
+        def block(*arrays: Array | None) -> Array:
+            if kernel is None:
+                return np.sqrt(np.clip(by_products(*arrays), 0.0, None))
+            values = kernel(*arrays)
             left = np.flatnonzero(np.isnan(values))
             if left.size:
-                values[left] = by_products(X[left], y[left], None if weights is None else weights[left])
+                values[left] = by_products(*(None if x is None else x[left] for x in arrays))
             return np.sqrt(np.clip(values, 0.0, None))
 
-        return map_rows(block, *self.jacobian.arrays)
+        return map_rows(block, *self._arrays)
 
-    def _directly(self, attributes: Sequence[Attribute], label: bool) -> Directly | None:
-        """A compiled kernel for single rows, where there is one and it pays."""
-        if not attributes or not is_compiled(self.jacobian.X, COMPILED_FROM):
-            return None
-        changes = self.jacobian.map(self.jacobian.named(attributes))
-        return directly(self.jacobian.fit, self.spectrum, changes, self.mechanism, label)
+    def _alone(
+        self, parts: Sequence[ShapedParts], attributes: Sequence[Attribute], label: bool
+    ) -> tuple[Tops | None, InItsBasis | None]:
+        """Of one release: a compiled kernel for single rows, where there is one and it pays, and products without a matrix."""
+        if len(self.terms) > 1 or not attributes:
+            return None, None
+        J, mechanism = self.terms[0].jacobian, first_mechanism(self)
+        # a posterior's matrices are diagonal in one basis, but for two directions
+        drawn = mechanism.root(len(self._spectra[0].theta)) is None
+        kernel = None
+        if is_compiled(J.X, COMPILED_FROM):
+            kernel = directly(J.fit, self._spectra[0], J.map(J.named(attributes)), mechanism, label)
+        return kernel, InItsBasis.of(parts[0]) if drawn else None
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        named, rows = self.jacobian.named(attributes), self.jacobian.X.shape[0]
-
-        def single(some: list[Attribute]) -> Vector:
-            return np.asarray(map_rows(self._parts(some).diagonals, *self.jacobian.arrays, width=len(some)))
-
-        return cells_by_size(named, rows, single, lambda one: self.example_norms([one], False))
-
-    def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        return np.array([self.set_norm([attribute], False, None) for attribute in attributes])
+        found = np.empty((self.rows[0].shape[0], len(attributes)))
+        ones = [k for k, attribute in enumerate(attributes) if attribute.size == 1]
+        if ones:
+            pairs = zip(self.terms, self._parts([attributes[k] for k in ones]), strict=True)
+            norms = [map_rows(part.diagonals, *each.jacobian.arrays, width=len(ones)) for each, part in pairs]
+            found[:, ones] = norms[0] if len(norms) == 1 else np.sqrt(np.sum(np.square(norms), axis=0))
+        for k, attribute in enumerate(attributes):
+            if attribute.size > 1:
+                found[:, k] = self.example_norms([attribute], False)
+        return found
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         self._refuse("a sum over blocks of rows")
 
     def set_norm(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
         """The root of the largest eigenvalue of the information about a set of examples, taken jointly."""
-        parts = self._parts(attributes)
-        state = self._state(parts, rows)
-        width = parts.turned.shape[1] + int(label)
-        size = state[0].shape[0] * width
-        if size == 0:
+        parts, places = self._parts(attributes), self._places(label)
+        states, m = self._states(parts, rows), parts[0].turned.shape[1]
+        count = states[0][0].shape[0]
+        if count * (m + places.count) == 0:
             return 0.0
-        return largest_eta(parts.together(state, label), size)
+        products = [part.together(state, label) for part, state in zip(parts, states, strict=True)]
+
+        def together(v: Vector) -> Vector:
+            if len(products) == 1:
+                return products[0](v)
+            V = v.reshape(count, -1)
+            found = np.zeros_like(V)
+            for k, product in enumerate(products):
+                own = places.of(k, m)
+                found[:, own] += product(np.ascontiguousarray(V[:, own]).ravel()).reshape(count, -1)
+            return found.ravel()
+
+        return largest_eta(together, count * (m + places.count))
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
-        parts = self._parts(attributes)
-        matrix = parts.matrix(self._state(parts, np.array([row])), label)
-        return max(norm, _root(matrix)) * (1.0 + self.error)
+        parts, places = self._parts(attributes), self._places(label)
+        matrix = places.matrix(parts, self._states(parts, np.array([row])), parts[0].turned.shape[1])
+        top = float(np.sqrt(max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)))
+        return max(norm, top) * (1.0 + self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        """Roots of single examples' information, (b, p + p^2, m + label): the Jacobian, and the shape's moves below it."""
-        parts = self._parts(attributes)
-        return parts.root(self._state(parts, rows), label)
+        """Roots of single examples' information, those of the releases below each other."""
+        parts, places = self._parts(attributes), self._places(label)
+        m, found = parts[0].turned.shape[1], []
+        for k, (part, state) in enumerate(zip(parts, self._states(parts, rows), strict=True)):
+            root = part.root(state, label)
+            whole = np.zeros((*root.shape[:2], m + places.count))
+            whole[:, :, places.of(k, m)] = root
+            found.append(whole)
+        return np.concatenate(found, axis=1)
 
-    def _state(self, parts: ShapedParts, rows: Array | None) -> tuple[Vector, ...]:
+    def _places(self, label: bool) -> _Places:
+        """Which label each release is about: they have one in common, and outputs one each."""
+        labels = tuple(range(len(self.outputs))) or (0,) * len(self.terms)
+        return _Places(labels if label else None)
+
+    @property
+    def _arrays(self) -> tuple[Array | None, ...]:
+        return tuple(x for each in self.terms for x in each.jacobian.arrays)
+
+    def _blocks(self, parts: Sequence[ShapedParts], arrays: Sequence[Array | None]) -> list[State]:
+        """What the parts need of a block of ``_arrays``."""
+        return [part.state(*arrays[3 * k : 3 * k + 3]) for k, part in enumerate(parts)]
+
+    def _states(self, parts: Sequence[ShapedParts], rows: Array | None) -> list[State]:
         chosen = slice(None) if rows is None else np.asarray(host(rows))
-        return parts.state(*(None if x is None else x[chosen] for x in self.jacobian.arrays))
+        return self._blocks(parts, tuple(None if x is None else x[chosen] for x in self._arrays))
 
-    def _parts(self, attributes: Sequence[Attribute]) -> ShapedParts:
-        E = self.jacobian.map(self.jacobian.named(attributes))
-        return ShapedParts(
-            self.jacobian.fit, self.spectrum, E.after(self.spectrum.basis.T), E.pull(self.spectrum.theta)
-        )
+    def _parts(self, attributes: Sequence[Attribute]) -> list[ShapedParts]:
+        found = []
+        for each, spectrum in zip(self.terms, self._spectra, strict=True):
+            E = each.jacobian.map(each.jacobian.named(attributes))
+            found.append(ShapedParts(each.jacobian.fit, spectrum, E.after(spectrum.basis.T), E.pull(spectrum.theta)))
+        return found
 
-
-def _root(matrix: Vector) -> float:
-    return float(np.sqrt(max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)))
+    @cached_property
+    def _spectra(self) -> list[Spectrum]:
+        pairs = [(each.jacobian, each.mechanism) for each in self.terms]
+        return [fixed_spectrum(J) if mechanism is None else mechanism.spectrum(J.fit) for J, mechanism in pairs]
 
 
 @dataclass(frozen=True)
-class _InItsBasis:
-    r"""Products for posterior sampling in the eigenbasis of :math:`S = E^T H^{-1} E`, elementwise.
+class _Places:
+    """Where the changes of each release lie among those of all: the features, and its own label behind them."""
 
-    With :math:`g = E^T u` there, an example's matrix is
+    labels: tuple[int, ...] | None
 
-    .. math:: F_i = (r^2 / T + \omega^2 h)\, S + \omega^2 g g^T + \frac{r a}{T} (g w^T + w g^T) + \frac{a^2 h}{T} w w^T,
+    @property
+    def count(self) -> int:
+        """Labels in all."""
+        return 0 if self.labels is None else max(self.labels) + 1
 
-    with a border of :math:`\frac{c}{T} (r g + a h w)` and :math:`c^2 h / T` for the label.
-    """
+    def of(self, k: int, m: int) -> list[int]:
+        return list(range(m)) if self.labels is None else [*range(m), m + self.labels[k]]
 
-    diagonal: Vector
-    into: Vector
-    w: Vector
-    middle: Vector
-    root: Vector
-    """Of the diagonal of the shape: the eigenvalues of H^-1."""
+    def sum_of(self, parts: Sequence[ShapedParts], states: Sequence[State], V: Vector, m: int) -> Vector:
+        """F_i v_i of every row, (b, m + labels)."""
+        if len(parts) == 1:
+            return parts[0].product(states[0], V, self.labels is not None)
+        found = np.zeros_like(V)
+        for k, (part, state) in enumerate(zip(parts, states, strict=True)):
+            own = self.of(k, m)
+            found[:, own] += part.product(state, V[:, own], self.labels is not None)
+        return found
 
-    @classmethod
-    def of(cls, parts: ShapedParts) -> _InItsBasis:
-        # kappa^2 = beta_j beta_k for a posterior (section 3.1): its diagonal is beta^2
-        beta = np.sqrt(np.diag(parts.spectrum.shape))
-        scaled = np.sqrt(beta)[:, None] * parts.turned
-        values, basis = np.linalg.eigh(scaled.T @ scaled)
-        # g = E^T H^-1 x in the eigenbasis of S, from xi
-        into = beta[:, None] * (parts.turned @ basis)
-        return cls(np.clip(values, 0.0, None), into, basis.T @ parts.w, parts.spectrum.middle, beta)
+    def matrix(self, parts: Sequence[ShapedParts], states: Sequence[State], m: int) -> Vector:
+        """F_i of one row."""
+        width = m + self.count
+        repeated = [tuple(np.repeat(x, width, axis=0) for x in state) for state in states]
+        found = self.sum_of(parts, repeated, np.eye(width), m)
+        return np.asarray(0.5 * (found + found.T))
 
-    def of_rows(self, state: tuple[Vector, ...]) -> tuple[Vector, ...]:
-        """The coefficients of each row's matrix, and g."""
-        r, a, c, omega, xi, _ = state
-        h, cold = xi**2 @ self.root, xi**2 @ self.middle  # h and h / T
-        per_t = float(self.middle[-1] / self.root[-1])
-        return (
-            *(r**2 * per_t + omega**2 * h, omega**2, r * a * per_t, a**2 * cold),
-            *(c * r * per_t, c * a * cold, c**2 * cold, xi @ self.into),
-        )
 
-    def product(self, state: tuple[Vector, ...], V: Vector, label: bool) -> Vector:
-        """F_i v_i of every row, (b, m + label)."""
-        alpha, gg, gw, ww, by_g, by_w, end, g = state
-        v = V[:, :-1] if label else V
-        along, over = np.einsum("ij,ij->i", g, v), v @ self.w
-        to_g, to_w = gg * along + gw * over, gw * along + ww * over
-        if label:
-            to_g, to_w = to_g + by_g * V[:, -1], to_w + by_w * V[:, -1]
-        top = (alpha[:, None] * self.diagonal) * v
-        top += to_g[:, None] * g
-        top += to_w[:, None] * self.w
-        if not label:
-            return top
-        return np.concatenate([top, (by_g * along + by_w * over + end * V[:, -1])[:, None]], axis=1)
+def refuse_membership(information: Information) -> NoReturn:
+    """Say by name that no one number tells how far apart releases with and without a row are."""
+    simulated = information.closed_mechanism is not None
+    remedy = "simulate it, fisherleak.attacks.Membership(…).simulate(noise)"
+    raise InvalidInputError(
+        "membership has a closed form for noise whose covariance does not depend on the data, and that of "
+        f"{type(first_mechanism(information)).__name__} does: {remedy if simulated else 'use fisherleak.Gaussian'}."
+    )
+
+
+def first_mechanism(information: Information) -> SelfShaped:
+    """That of the first release whose noise the data shape."""
+    return next(each.mechanism for each in information.releases if each.mechanism is not None)

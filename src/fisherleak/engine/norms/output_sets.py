@@ -16,10 +16,11 @@ import numpy as np
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Namespace, Sums
+from fisherleak.engine.fit.risk import of_pairs
 from fisherleak.engine.information import GROUP_VALUES, Product
 from fisherleak.engine.jacobian import Jacobian, Scores
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, gaps_of, map_of
-from fisherleak.engine.norms.eigenvalues.largest import top_by_products, top_of_factors
+from fisherleak.engine.norms.largest_eigenvalues import top_by_products, top_of_factors
 from fisherleak.rows import block_elements, sum_rows
 
 
@@ -50,7 +51,7 @@ class GramParts:
 
     def moves(self, X: Array, weights: Array | None) -> Array | None:
         """What changes of features do through their scales, (b, p); None where nothing is folded in."""
-        return None if self.folded is None else self.folded.moves(X, weights)
+        return None if self.folded is None else self.folded.moves_of(X, weights)
 
     @classmethod
     def of(cls, J: Jacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> GramParts:
@@ -112,7 +113,6 @@ class GramParts:
         T = xp.reshape(T, (b, L, m))
         if self.folded is not None and moves is not None and m:
             direct, T = self.folded.added(direct, T, part, moves, xp)
-        assert part.A is not None
         return direct, T, N, part.A @ self.VE[None, :, :]
 
     def gram(self, part: Scores, label: bool, xp: Namespace, moves: Array | None) -> tuple[Array, Array]:
@@ -200,9 +200,6 @@ class _Folded:
         """Values of a row, for the size of blocks."""
         return 4 * int(self.pulled.shape[1]) + int(self.across.shape[1])
 
-    def moves(self, X: Array, weights: Array | None) -> Array:
-        return self.moves_of(X, weights)
-
     def added(self, direct: Array, T: Array, part: Scores, moves: Array, xp: Namespace) -> tuple[Array, Array]:
         """C and T with what the scales add."""
         (b, L), s, m = part.r.shape, int(self.columns.shape[0]), self.E.width
@@ -240,7 +237,6 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
     def block(X: Array, y: Array, weights: Array | None) -> Sums:
         part = make(X, y, weights)
         b = part.r.shape[0]
-        assert part.A is not None
         F = part.A @ VE[None, :, :]
         F = F if there is None else F * there(X)[:, None, :]
         # (F F^T + omega^2 C C^T) (x) x x^T, the last term of the formula of section 2.6
@@ -264,7 +260,7 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
         scales, rest = (sums[:3], sums[3:]) if moves is not None and m else ((), sums)
         gone, rest = rest[: lacking.count], rest[lacking.count :]
         R, cross, *squares = rest
-        total = _of_squares(squares, L, p)
+        total = of_pairs(squares, L, p, xp)
         if m:
             # sum of d d^T, and below of D_i (F_i (x) x_i)^T (section 2.6): d_lk = r_l + V_lk g_k
             spread = xp.broadcast_to(R[:, None, :, None], (L, p, L, p))
@@ -323,16 +319,6 @@ class _Lacking:
         return total
 
 
-def _of_squares(parts: Sequence[Array], L: int, p: int) -> Array:
-    """The symmetric (L p, L p) matrix of the upper blocks of each of its L lines."""
-    xp = namespace(parts[0])
-    lines = []
-    for k in range(L):
-        before = [parts[m][:, (k - m) * p : (k - m + 1) * p].T for m in range(k)]
-        lines.append(xp.concat([*before, parts[k]], axis=1))
-    return xp.concat(lines, axis=0)
-
-
 def column_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list[float]:
     """||J_j|| over all examples of attributes of one direction that all rows share, but for those that lack a value."""
     columns = _Columns(J, tuple(attributes))
@@ -388,7 +374,6 @@ class _Columns:
         def block(X: Array, y: Array, weights: Array | None) -> Sums:
             part = make(X, y, weights)
             b = part.r.shape[0]
-            assert part.A is not None
             F = xp.permute_dims(part.A @ VE.T[None, :, :], (0, 2, 1))  # (b, c, L)
             # Z_ij . B^T u, with Z_ij = r (x) E_j + V g E_j + F_j (x) x
             met = xp.sum(F * xp.reshape(part.x @ along, (b, c, L)), axis=2) + part.r @ onto
@@ -422,7 +407,6 @@ class _Columns:
 
         def block(X: Array, y: Array, weights: Array | None) -> Sums:
             part = make(X, y, weights)
-            assert part.A is not None
             F = part.A @ VE[None, :, :]
             direct = part.r[:, :, None]
             direct = direct if moves is None else direct + V[None, :, :] * moves(X, weights)[:, None, :]

@@ -15,15 +15,15 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, host, like, namespace, on_accelerator
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.information import Information, Product, Release, Releases, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Information, Product, StackedRows, TableInformation, written_rows
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute, gaps_of
-from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
 from fisherleak.engine.norms.kernels import pays_for_loading
+from fisherleak.engine.norms.largest_eigenvalues import CANCELLED, WANTED, top_of_grams, top_of_matrices
 from fisherleak.engine.norms.output_sets import GramParts, column_norms, identity, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.errors import UnsupportedModelError
-from fisherleak.rows import block_elements, gather, map_rows
+from fisherleak.rows import block_elements, map_rows
 
 COMPILED_FROM = 2**20
 """Values in the features of all rows from which compiled kernels pay: 0.5 s of 1.7 s at 20,000 x 30 of three classes."""
@@ -32,8 +32,13 @@ BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 
 
 @dataclass(frozen=True)
-class SeveralOutputs(Release):
-    """The information of one release of a model of several outputs."""
+class SeveralOutputs(TableInformation):
+    """The information of one release of a model of several outputs, or of several such releases, which adds up.
+
+    The small matrices of an example are added; sets of examples of several releases come from Jacobians that are written out.
+    """
+
+    cut = WANTED
 
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
@@ -42,80 +47,82 @@ class SeveralOutputs(Release):
         raise AssertionError
 
     @property
-    def error(self) -> float:
-        return rounding_of(self.jacobian.fit) + WANTED
+    def _every(self) -> tuple[Jacobian, ...]:
+        return tuple(each.jacobian for each in self.releases)
+
+    @property
+    def _alone(self) -> Jacobian:
+        (release,) = self.releases
+        return release.jacobian
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        chosen = self.jacobian.named(attributes)
-        xp = namespace(self.jacobian.B)
-        squares = _example_squares((self,), chosen, label)
-        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
+        xp = namespace(self._every[0].B)
+        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), self._example_squares(attributes, label))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        chosen = self.jacobian.named(attributes)
-        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.curved]
+        if len(self.releases) > 1 and all(attribute.size == 1 for attribute in attributes):
+            xp = namespace(self._every[0].B)
+            cells = [SeveralOutputs((each,)).cell_norms(attributes) for each in self.releases]
+            return map_rows(lambda *parts: xp.sqrt(sum(x * x for x in parts)), *cells, width=len(attributes))
+        chosen = self._every[0].named(attributes)
+        plain = [] if len(self.releases) > 1 else [a for a in chosen if a.size == 1 and not a.curved]
         if self.folded:
             plain = [attribute for attribute in plain if len(attribute.columns) == 1]
         others = [attribute for attribute in chosen if attribute not in plain]
         squares = [self._cell_squares(plain)] if plain else []
         blocks = [self.example_norms([attribute], False) for attribute in others]
-        return cells_in_order(squares, blocks, [*plain, *others], chosen, self.jacobian.B)
+        return cells_in_order(squares, blocks, [*plain, *others], chosen, self._every[0].B)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        chosen = self.jacobian.named(attributes)
+        if len(self.releases) > 1:
+            return super().attribute_norms(attributes)
+        chosen = self._alone.named(attributes)
         plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.curved]
-        norms = dict(zip((a.name for a in plain), column_norms(self.jacobian, plain), strict=True)) if plain else {}
-        norms |= {a.name: set_norm(self, [a], False, None) for a in chosen if a.name not in norms}
-        return like([norms[a.name] for a in chosen], self.jacobian.B, namespace(self.jacobian.B))
+        norms = dict(zip((a.name for a in plain), column_norms(self._alone, plain), strict=True)) if plain else {}
+        norms |= {a.name: self.set_norm([a], False, None) for a in chosen if a.name not in norms}
+        return like([norms[a.name] for a in chosen], self._alone.B, namespace(self._alone.B))
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
-        J = self.jacobian
-        chosen = J.named(attributes)
-        if any(attribute.curved or (attribute.gaps and len(attribute.columns) > 1) for attribute in chosen):
-            return _written_product((self,), chosen, label)
-        return set_product_of(J, chosen, label)
-
-    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
-        """Certified from above by a Cholesky factorisation."""
-        B = self.jacobian.B
-        J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
-        return certain_norm(J, norm, self.error)
+        chosen = self._every[0].named(attributes)
+        written = any(attribute.curved or (attribute.gaps and len(attribute.columns) > 1) for attribute in chosen)
+        if written or len(self.releases) > 1:
+            return _written_product(self._every, attributes, label)
+        return set_product_of(self._alone, chosen, label)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        return _written_rows((self,), attributes, label, rows)
+        return written_rows(self._every, attributes, label, rows)
 
     # single examples
 
     @cached_property
-    def _middle(self) -> Array:
-        """S = B^T B by outputs, (L, p, L, p)."""
-        J = self.jacobian
-        return namespace(J.B).reshape(J.B.T @ J.B, (J.outputs, J.width, J.outputs, J.width))
+    def _middles(self) -> list[Array]:
+        """S = B^T B by outputs, (L, p, L, p), of each release."""
+        return [namespace(J.B).reshape(J.B.T @ J.B, (J.outputs, J.width, J.outputs, J.width)) for J in self._every]
 
-    def grams(self, attributes: Sequence[Attribute], label: bool) -> tuple[Callable[..., tuple[Array, Array]], int]:
-        """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
+    def _example_squares(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
+        arrays, write = StackedRows.of(self._every, attributes, label)
+        lead = self._every[0]
+        compiled = pays_for_loading(lead.X, COMPILED_FROM)
+        if any(attribute.curved for J in self._every for attribute in J.named(attributes)):
+            return map_rows(
+                lambda *rows: top_of_grams(write(*rows), compiled), *arrays, most=_most(write.values, lead.B)
+            )
+        makers = [_grams(J, S, attributes, label) for J, S in zip(self._every, self._middles, strict=True)]
 
-        For attributes that move all rows alike, but for those that lack a value.
-        """
-        xp, own = namespace(self.jacobian.B), self.jacobian.named(attributes)
-        parts, there = GramParts.of(self.jacobian, self._middle, own), gaps_of(own, self.jacobian.B)
-        q = int(label) * int(self.jacobian.by_label.shape[1])
+        def block(*rows: Array | None) -> Array:
+            pairs = [make(*own[:3]) for own, (make, _) in zip(write.split(rows), makers, strict=True)]
+            values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]), compiled)
+            terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
+            return write.again(rows, np.flatnonzero(host(values < CANCELLED * terms)), values)
 
-        def block(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-            G, terms = parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
-            if there is None:
-                return G, terms
-            acts = there(X)
-            acts = xp.concat([acts, xp.ones_like(G[:, 0, :q])], axis=1)
-            return G * acts[:, :, None] * acts[:, None, :], terms
-
-        return block, parts.values(label)
+        return map_rows(block, *arrays, most=_most(sum(values for _, values in makers), lead.B))
 
     def _cell_squares(self, attributes: Sequence[Attribute]) -> Array:
         """Squares of the norms of attributes of one direction, (n, m)."""
-        J = self.jacobian
+        J = self._alone
         xp = namespace(J.B)
-        parts = GramParts.of(J, self._middle, attributes, diagonal=True)
+        parts = GramParts.of(J, self._middles[0], attributes, diagonal=True)
         B, V, directions = J.B, J.slopes, J.map(attributes).after(identity(J.width, J.B))
         there = gaps_of(attributes, B)
 
@@ -146,53 +153,26 @@ class SeveralOutputs(Release):
         return map_rows(block, *J.arrays, most=_most(parts.values(False), J.B), width=len(attributes))
 
 
-@dataclass(frozen=True)
-class StackedOutputs(Releases):
-    """The information of several independent releases of such models about the same data, which adds up.
+def _grams(
+    J: Jacobian, S: Array, attributes: Sequence[Attribute], label: bool
+) -> tuple[Callable[..., tuple[Array, Array]], int]:
+    """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
 
-    The small matrices of an example are added; sets of examples are summed from Jacobians that are written out.
+    For attributes that move all rows alike, but for those that lack a value.
     """
+    xp, own = namespace(J.B), J.named(attributes)
+    parts, there = GramParts.of(J, S, own), gaps_of(own, J.B)
+    q = int(label) * J.label_size
 
-    releases: tuple[SeveralOutputs, ...]
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
+        G, terms = parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
+        if there is None:
+            return G, terms
+        acts = there(X)
+        acts = xp.concat([acts, xp.ones_like(G[:, 0, :q])], axis=1)
+        return G * acts[:, :, None] * acts[:, None, :], terms
 
-    @property
-    def jacobians(self) -> tuple[Jacobian, ...]:
-        """None of one output."""
-        refuse_several(self.releases[0], "this")
-        raise AssertionError
-
-    @property
-    def error(self) -> float:
-        return max(each.error for each in self.releases)
-
-    def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        xp = namespace(self.releases[0].jacobian.B)
-        squares = _example_squares(self.releases, attributes, label)
-        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
-
-    def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        xp = namespace(self.releases[0].jacobian.B)
-        single = all(a.size == 1 for a in attributes)
-        if single:
-            cells = [each.cell_norms(attributes) for each in self.releases]
-            return map_rows(lambda *parts: xp.sqrt(sum(x * x for x in parts)), *cells, width=len(attributes))
-        norms = [self.example_norms([attribute], False) for attribute in attributes]
-        return map_rows(lambda *parts: xp.stack(parts, axis=1), *norms, width=len(attributes))
-
-    def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        B = self.releases[0].jacobian.B
-        return like([set_norm(self, [attribute], False, None) for attribute in attributes], B, namespace(B))
-
-    def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
-        return _written_product(self.releases, attributes, label)
-
-    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
-        B = self.releases[0].jacobian.B
-        J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
-        return certain_norm(J, norm, self.error)
-
-    def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        return _written_rows(self.releases, attributes, label, rows)
+    return block, parts.values(label)
 
 
 def _most(values: int, reference: Array) -> int:
@@ -201,77 +181,10 @@ def _most(values: int, reference: Array) -> int:
     return max(1, blocks * block_elements(reference) // max(values, 1))
 
 
-@dataclass(frozen=True)
-class _WrittenOut:
-    """J_i of one release, or of several one above the other, from the rows of all of them; Z_i where ``inner``."""
-
-    counts: tuple[int, ...]
-    writers: tuple[Callable[..., Array], ...]
-    values: int
-
-    @classmethod
-    def of(
-        cls, releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, inner: bool = False
-    ) -> tuple[tuple[Array | None, ...], _WrittenOut]:
-        named = [(each.jacobian, each.jacobian.named(attributes)) for each in releases]
-        groups = [J.arrays_for(own) for J, own in named]
-        writers = tuple((J.inner if inner else J.dense)(own, label) for J, own in named)
-        width = sum(attribute.size for attribute in attributes) + int(label) * int(named[0][0].by_label.shape[1])
-        values = 2 * width * sum(int(J.B.shape[0]) for J, _ in named)
-        return tuple(x for group in groups for x in group), cls(tuple(len(group) for group in groups), writers, values)
-
-    def __call__(self, *rows: Array | None) -> Array:
-        edges = np.cumsum([0, *self.counts]).tolist()
-        parts = [write(*rows[a:b]) for write, (a, b) in zip(self.writers, pairwise(edges), strict=True)]
-        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=1)
-
-
-def _written_rows(
-    releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool, rows: Array | None
-) -> Array:
-    """J_i of some rows, of all releases one above the other."""
-    arrays, write = _WrittenOut.of(releases, attributes, label)
-    return write(*gather(arrays, rows))
-
-
-def _example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Array:
-    """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
-    xp = namespace(releases[0].jacobian.B)
-    arrays, write = _WrittenOut.of(releases, attributes, label)
-    B = releases[0].jacobian.B
-    compiled = pays_for_loading(releases[0].jacobian.X, COMPILED_FROM)
-    if any(attribute.curved for each in releases for attribute in each.jacobian.named(attributes)):
-
-        def by_writing(*rows: Array | None) -> Array:
-            J = write(*rows)
-            T = xp.matrix_transpose(J)
-            return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, compiled)
-
-        return map_rows(by_writing, *arrays, most=_most(write.values, B))
-    makers = [each.grams(attributes, label) for each in releases]
-    starts = np.cumsum([0, *write.counts[:-1]]).tolist()
-
-    def block(*rows: Array | None) -> Array:
-        pairs = [make(*rows[start : start + 3]) for start, (make, _) in zip(starts, makers, strict=True)]
-        values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]), compiled)
-        terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
-        left = np.flatnonzero(host(values < CANCELLED * terms))
-        if left.size == 0:
-            return values
-        found = np.array(host(values))
-        for start in range(0, left.size, 16):
-            some = like(left[start : start + 16], values, xp)
-            few = [None if x is None else xp.take(x, some, axis=0) for x in rows]
-            found[left[start : start + 16]] = np.linalg.norm(host(write(*few)), 2, axis=(1, 2)) ** 2
-        return like(found, values, xp)
-
-    return map_rows(block, *arrays, most=_most(sum(values for _, values in makers), B))
-
-
-def _written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
+def _written_product(jacobians: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Product:
     """J_S J_S^T of releases one above the other, B (sum Z_i Z_i^T) B^T with Z_i that are written out block by block."""
-    arrays, write = _WrittenOut.of(releases, attributes, label, inner=True)
-    roots = [each.jacobian.B for each in releases]
+    arrays, write = StackedRows.of(jacobians, attributes, label, inner=True)
+    roots = [J.B for J in jacobians]
     most, xp = _most(write.values, roots[0]), namespace(roots[0])
 
     def block(*rows: Array | None) -> Sums:

@@ -12,84 +12,157 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums
-from fisherleak.engine.information import Product, Release, rounding_of
+from fisherleak.engine.information import Product, TableInformation, written_rows
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.norms.eigenvalues.secular import top_eigenvalues
-from fisherleak.rows import gather, map_rows, sum_rows
+from fisherleak.engine.norms.secular import top_eigenvalues
+from fisherleak.rows import map_rows, sum_rows
 
 CANCELLED = 1e-3
 """A squared cell norm below this part of its terms is computed again without squares."""
 
 
 @dataclass(frozen=True)
-class SharedBasis(Release):
+class SharedBasis(TableInformation):
     """The information of one release whose examples share an eigenbasis."""
 
-    @property
-    def error(self) -> float:
-        return rounding_of(self.jacobian.fit)
+    def _named(self, attributes: Sequence[Attribute]) -> tuple[Jacobian, tuple[Attribute, ...]]:
+        J = self.releases[0].jacobian
+        return J, J.named(attributes)
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        return example_norms(self.jacobian, self.jacobian.named(attributes), label)
+        J, attributes = self._named(attributes)
+        xp = namespace(J.B)
+        E = J.map(attributes)
+        if E.width == 0:
+            return _label_norms(J)
+        w = E.pull(J.theta)
+        length = xp.linalg.vector_norm(w)
+        e = _unit(w, xp)
+        A = E.after(J.B)
+        # A = B E, and v = B E e; A' = A - v e^T of section 2.1, which with the label of a quadratic loss keeps the part q
+        # of v (`_turned`)
+        v = A @ e
+        along, by_label = _turned(J, length, xp) if label and J.fit.loss.quadratic else (None, 0.0)
+        s, basis, plain = _eigenbasis(A, A - ((1.0 - by_label) * v)[:, None] * e[None, :], xp)
+        v = basis.T @ v
+        if plain < v.shape[0]:
+            v = xp.concat([v[:plain], xp.zeros(1, dtype=v.dtype, device=device(v))])
+        # B x in the basis in which A' A'^T is diag(s): then section 2.2
+        into = J.B.T @ basis
+        model = J.model
+
+        def block(X: Array, y: Array, weights: Array | None) -> Array:
+            rows = model.rows(X, y, weights)
+            U = rows.x @ into
+            if plain < U.shape[1]:
+                # beyond the range of A the diagonal and v vanish: only the length of u counts there
+                rest = xp.linalg.vector_norm(U[:, plain:], axis=1)
+                U = xp.concat([U[:, :plain], rest[:, None]], axis=1)
+            if along is not None:
+                return xp.sqrt(top_eigenvalues(s, length / along * v, U, rows.r, along * rows.a, None))
+            return xp.sqrt(top_eigenvalues(s, v, U, rows.r, length * rows.a, rows.c if label else None))
+
+        return map_rows(block, *J.arrays)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
-        return cell_norms(self.jacobian, self.jacobian.named(attributes))
+        J, attributes = self._named(attributes)
+        plain = [attribute for attribute in attributes if attribute.size == 1]
+        others = [attribute for attribute in attributes if attribute.size > 1]
+        squares = [cell_squares(J, plain)] if plain else []
+        blocks = [self.example_norms([attribute], False) for attribute in others]
+        return cells_in_order(squares, blocks, [*plain, *others], attributes, J.B)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
-        return attribute_norms(self.jacobian, self.jacobian.named(attributes))
+        r"""||J_j|| of each attribute.
+
+        With :math:`R = \sum r^2`, :math:`\bar x = \sum r a x / R` and
+        :math:`G = \sum (a x - r \bar x)(a x - r \bar x)^T`, an attribute with one direction has
+
+        .. math:: J_j J_j^T = w_j^2\, B G B^T + R\, t t^T, \qquad t = B (E_j + w_j \bar x),
+
+        so all of them share one eigenbasis, with rank one each.
+        """
+        J, attributes = self._named(attributes)
+        xp = namespace(J.B)
+        R, mean, G = _centred(J)
+        base = J.B @ G @ J.B.T
+        values: dict[str, float] = {}
+        plain = [attribute for attribute in attributes if attribute.size == 1]
+        if plain:
+            E = J.map(plain)
+            w = E.pull(J.theta)
+            t = E.after(J.B) + (J.B @ mean)[:, None] * w[None, :]
+            s, basis = xp.linalg.eigh(base)
+            roots = xp.ones_like(w) * R**0.5
+            # w_j^2 diag(s) + R t t^T: section 2.2 with w in place of r, v = 0 and c = 0
+            mu = top_eigenvalues(xp.clip(s, 0.0, None), xp.zeros_like(s), t.T @ basis, w, roots, None)
+            roots = host(xp.sqrt(mu))
+            values = {attribute.name: float(roots[k]) for k, attribute in enumerate(plain)}
+        for attribute in attributes:
+            if attribute.size > 1:
+                E = J.map([attribute])
+                w = E.pull(J.theta)
+                A = E.after(J.B)
+                e = _unit(w, xp)
+                length = xp.sum(w * e)
+                # the same of several directions: |w|^2 B G B^T + R (B (E + x-bar w^T)) (B (E + x-bar w^T))^T
+                shifted = A + (J.B @ mean * length)[:, None] * e[None, :]
+                top = xp.linalg.eigvalsh(length**2 * base + R * (shifted @ shifted.T))[-1]
+                values[attribute.name] = float(xp.sqrt(xp.clip(top, 0.0, None)))
+        return like([values[attribute.name] for attribute in attributes], J.B, xp)
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
-        return set_product(self.jacobian, self.jacobian.named(attributes), label)
+        r"""J_S J_S^T of one release, with one product over the rows.
+
+        Turning (j_1, j_2) of each example by the angle between :math:`a |E^T w|` and c makes one of them parallel to the
+        fixed vector :math:`f = B E e`:
+
+        .. math:: j_1 j_1^T + j_2 j_2^T = k k^T + \frac{r^2 c^2}{\kappa} f f^T, \qquad
+                  k = \sqrt\kappa\, B x + \frac{a |E^T w| r}{\sqrt\kappa} f, \qquad \kappa = a^2 |E^T w|^2 + c^2 .
+        """
+        J, attributes = self._named(attributes)
+        xp = namespace(J.B)
+        E = J.map(attributes)
+        w = E.pull(J.theta)
+        e = _unit(w, xp)
+        pushed = E.push(e)
+        length = xp.linalg.vector_norm(w)
+        model = J.model
+
+        def block(X: Array, y: Array, weights: Array | None) -> Sums:
+            part = model.rows(X, y, weights)
+            h = length * part.a
+            c = part.c if label else xp.zeros_like(h)
+            root = xp.hypot(h, c)
+            safe = xp.where(root > 0, root, 1.0)
+            # k before B, with f = B E e: sqrt(kappa) is `root` and a |E^T w| is `h`
+            moved = root[:, None] * part.x
+            moved += (h / safe * part.r)[:, None] * pushed[None, :]
+            rest = xp.where(root > 0, c / safe, 1.0) * part.r
+            return moved.T @ moved, xp.sum(part.r * part.r), xp.sum(rest * rest)
+
+        def finish(sums: Sums) -> Array:
+            G, total, along = sums
+            A = E.after(J.B)
+            f = A @ e
+            reduced = A - f[:, None] * e[None, :]
+            # the first formula of section 2.1, summed over the rows
+            return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
+
+        return Product(J.arrays, block, finish, int(J.B.shape[0]))
 
     def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
         return norm * (1.0 + self.error)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        named = self.jacobian.named(attributes)
-        return self.jacobian.dense(named, label)(*gather(self.jacobian.arrays_for(named), rows))
-
-
-def example_norms(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Array:
-    """||J_i|| over the given attributes (and the label), for every example: (n,)."""
-    xp = namespace(J.B)
-    E = J.map(attributes)
-    if E.width == 0:
-        return _label_norms(J)
-    w = E.pull(J.theta)
-    length = xp.linalg.vector_norm(w)
-    e = _unit(w, xp)
-    A = E.after(J.B)
-    # A = B E, and v = B E e; A' = A - v e^T of section 2.1, which with the label of a quadratic loss keeps the part q
-    # of v (`_turned`)
-    v = A @ e
-    along, by_label = _turned(J, length, xp) if label and J.fit.loss.quadratic else (None, 0.0)
-    s, basis, plain = _eigenbasis(A, A - ((1.0 - by_label) * v)[:, None] * e[None, :], xp)
-    v = basis.T @ v
-    if plain < v.shape[0]:
-        v = xp.concat([v[:plain], xp.zeros(1, dtype=v.dtype, device=device(v))])
-    # B x in the basis in which A' A'^T is diag(s): then section 2.2
-    into = J.B.T @ basis
-    model = J.model
-
-    def block(X: Array, y: Array, weights: Array | None) -> Array:
-        rows = model.rows(X, y, weights)
-        U = rows.x @ into
-        if plain < U.shape[1]:
-            # beyond the range of A the diagonal and v vanish: only the length of u counts there
-            rest = xp.linalg.vector_norm(U[:, plain:], axis=1)
-            U = xp.concat([U[:, :plain], rest[:, None]], axis=1)
-        if along is not None:
-            return xp.sqrt(top_eigenvalues(s, length / along * v, U, rows.r, along * rows.a, None))
-        return xp.sqrt(top_eigenvalues(s, v, U, rows.r, length * rows.a, rows.c if label else None))
-
-    return map_rows(block, *J.arrays)
+        return written_rows(self.jacobians, attributes, label, rows)
 
 
 def _turned(J: Jacobian, length: Array, xp: Namespace) -> tuple[Array, Array]:
     r"""For a quadratic loss, one rank-one term per example instead of two.
 
-    With a and c constant, turning (j_1, j_2) as in :func:`set_product` leaves
+    With a and c constant, turning (j_1, j_2) as in :meth:`SharedBasis.set_product` leaves
 
     .. math:: j_1 j_1^T + j_2 j_2^T = k k^T + r^2 q^2 f f^T, \qquad
               k = t\, B x + \frac{|E^T w|}{t} r f, \quad t = (|E^T w|^2 + c^2)^{1/2}, \quad q = |c| / t
@@ -138,15 +211,6 @@ def _eigenbasis(A: Array, reduced: Array, xp: Namespace) -> tuple[Array, Array, 
     s, turn = xp.linalg.eigh(inner @ inner.T)
     s = xp.concat([xp.clip(s, 0.0, None), xp.zeros(1, dtype=s.dtype, device=device(s))])
     return s, xp.concat([frame[:, :m] @ turn, frame[:, m:]], axis=1), m
-
-
-def cell_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
-    """||J_ij|| of every attribute j of every example i: (n, number of attributes)."""
-    plain = [attribute for attribute in attributes if attribute.size == 1]
-    others = [attribute for attribute in attributes if attribute.size > 1]
-    squares = [cell_squares(J, plain)] if plain else []
-    blocks = [example_norms(J, [attribute], label=False) for attribute in others]
-    return cells_in_order(squares, blocks, [*plain, *others], attributes, J.B)
 
 
 def cells_in_order(
@@ -216,85 +280,6 @@ def replaced(matrix: Array, i: Array, j: Array, values: Array, xp: Namespace) ->
     order = xp.clip(order, 0, position.shape[0] - 1)
     hit = xp.take(position, order) == xp.arange(flat.shape[0], device=device(flat))
     return xp.reshape(xp.where(hit, xp.take(values, order), flat), matrix.shape)
-
-
-def set_product(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Product:
-    r"""J_S J_S^T of one release, with one product over the rows.
-
-    Turning (j_1, j_2) of each example by the angle between :math:`a |E^T w|` and c makes one of them parallel to the
-    fixed vector :math:`f = B E e`:
-
-    .. math:: j_1 j_1^T + j_2 j_2^T = k k^T + \frac{r^2 c^2}{\kappa} f f^T, \qquad
-              k = \sqrt\kappa\, B x + \frac{a |E^T w| r}{\sqrt\kappa} f, \qquad \kappa = a^2 |E^T w|^2 + c^2 .
-    """
-    xp = namespace(J.B)
-    E = J.map(attributes)
-    w = E.pull(J.theta)
-    e = _unit(w, xp)
-    pushed = E.push(e)
-    length = xp.linalg.vector_norm(w)
-    model = J.model
-
-    def block(X: Array, y: Array, weights: Array | None) -> Sums:
-        part = model.rows(X, y, weights)
-        h = length * part.a
-        c = part.c if label else xp.zeros_like(h)
-        root = xp.hypot(h, c)
-        safe = xp.where(root > 0, root, 1.0)
-        # k before B, with f = B E e: sqrt(kappa) is `root` and a |E^T w| is `h`
-        moved = root[:, None] * part.x
-        moved += (h / safe * part.r)[:, None] * pushed[None, :]
-        rest = xp.where(root > 0, c / safe, 1.0) * part.r
-        return moved.T @ moved, xp.sum(part.r * part.r), xp.sum(rest * rest)
-
-    def finish(sums: Sums) -> Array:
-        G, total, along = sums
-        A = E.after(J.B)
-        f = A @ e
-        reduced = A - f[:, None] * e[None, :]
-        # the first formula of section 2.1, summed over the rows
-        return J.B @ G @ J.B.T + total * (reduced @ reduced.T) + along * (f[:, None] * f[None, :])
-
-    return Product(J.arrays, block, finish, int(J.B.shape[0]))
-
-
-def attribute_norms(J: Jacobian, attributes: Sequence[Attribute]) -> Array:
-    r"""||J_j|| of each attribute over all examples at once: (number of attributes,).
-
-    With :math:`R = \sum r^2`, :math:`\bar x = \sum r a x / R` and
-    :math:`G = \sum (a x - r \bar x)(a x - r \bar x)^T`, an attribute with one direction has
-
-    .. math:: J_j J_j^T = w_j^2\, B G B^T + R\, t t^T, \qquad t = B (E_j + w_j \bar x),
-
-    so all of them share one eigenbasis, with rank one each.
-    """
-    xp = namespace(J.B)
-    R, mean, G = _centred(J)
-    base = J.B @ G @ J.B.T
-    values: dict[str, float] = {}
-    plain = [attribute for attribute in attributes if attribute.size == 1]
-    if plain:
-        E = J.map(plain)
-        w = E.pull(J.theta)
-        t = E.after(J.B) + (J.B @ mean)[:, None] * w[None, :]
-        s, basis = xp.linalg.eigh(base)
-        roots = xp.ones_like(w) * R**0.5
-        # w_j^2 diag(s) + R t t^T: section 2.2 with w in place of r, v = 0 and c = 0
-        mu = top_eigenvalues(xp.clip(s, 0.0, None), xp.zeros_like(s), t.T @ basis, w, roots, None)
-        roots = host(xp.sqrt(mu))
-        values = {attribute.name: float(roots[k]) for k, attribute in enumerate(plain)}
-    for attribute in attributes:
-        if attribute.size > 1:
-            E = J.map([attribute])
-            w = E.pull(J.theta)
-            A = E.after(J.B)
-            e = _unit(w, xp)
-            length = xp.sum(w * e)
-            # the same of several directions: |w|^2 B G B^T + R (B (E + x-bar w^T)) (B (E + x-bar w^T))^T
-            shifted = A + (J.B @ mean * length)[:, None] * e[None, :]
-            top = xp.linalg.eigvalsh(length**2 * base + R * (shifted @ shifted.T))[-1]
-            values[attribute.name] = float(xp.sqrt(xp.clip(top, 0.0, None)))
-    return like([values[attribute.name] for attribute in attributes], J.B, xp)
 
 
 def _centred(J: Jacobian) -> tuple[float, Array, Array]:

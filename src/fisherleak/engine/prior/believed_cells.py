@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, times
 from fisherleak._support.namespaces import Sums, Vector
-from fisherleak._support.sparse import times
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.norms.eigenvalues.largest import top_of_factors
+from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
 from fisherleak.engine.prior.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.rows import sum_rows
 
@@ -272,29 +271,18 @@ def folded(
     return rate * 2.0 * (X[:, columns] - means) / along, rate * (1.0 - omega / totals)
 
 
-@dataclass(frozen=True)
-class _Directed:
-    """The directions of the attributes that are asked for, (p, k), their first columns, and how fast these move."""
-
-    E: Vector
-    columns: NDArray[np.int64]
-    along: Vector
-
-    @classmethod
-    def of(cls, jacobian: Jacobian, beliefs: Beliefs, asked: NDArray[np.int64]) -> _Directed:
-        some = [beliefs.attributes[j] for j in asked]
-        E = directions(jacobian, some) if some else np.zeros((int(jacobian.theta.shape[0]), 0))
-        columns = np.array([attribute.columns[0] for attribute in some], dtype=np.int64)
-        return cls(E, columns, E[columns, np.arange(len(some))])
-
-
 def cell_maker(
-    jacobian: Jacobian, beliefs: Beliefs, asked: NDArray[np.int64]
-) -> Callable[..., tuple[Cells, Vector, Cells]]:
-    """A function from a block to the numbers of its cells (b, k), the offset of each centre, and the numbers of its labels."""
-    fit, folding = jacobian.fit, jacobian.folding
-    directed, centres = _Directed.of(jacobian, beliefs, asked), beliefs.centres[asked]
-    E, columns, along = directed.E, directed.columns, directed.along
+    jacobian: Jacobian, beliefs: Beliefs, asked: NDArray[np.int64], noise: MovingNoise | None
+) -> Callable[..., tuple[Cells, Vector, Cells, Moving | None]]:
+    """A function from a block to the numbers of its cells (b, k), the offset of each centre, and the numbers of its labels.
+
+    Last what noise whose covariance moves needs of the same cells; None for other noise.
+    """
+    fit, folding, centres = jacobian.fit, jacobian.folding, beliefs.centres[asked]
+    some = [beliefs.attributes[j] for j in asked]
+    E = directions(jacobian, some) if some else np.zeros((int(jacobian.theta.shape[0]), 0))
+    columns = np.array([attribute.columns[0] for attribute in some], dtype=np.int64)
+    along = E[columns, np.arange(len(some))]
     theta, B = (np.asarray(host(each)) for each in (jacobian.theta, jacobian.B))
     inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
     # E has few entries, and the inverse is symmetric
@@ -304,7 +292,7 @@ def cell_maker(
     M22, G22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0)
     intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells]:
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells, Moving | None]:
         X, y = np.asarray(host(X), dtype=np.float64), np.asarray(host(y), dtype=np.float64)
         omega = None if weights is None else np.asarray(host(weights))
         x = np.asarray(with_constant(X, intercept, centre))
@@ -319,26 +307,8 @@ def cell_maker(
         every: list[Any] = [*row, w[None, :], *numbers, furthest[None, :], *moved]
         alone = [part for a, _, _ in pairs for part in (a[:, None], np.zeros((1, 1)), np.zeros((1, 1)))]
         labels: list[Any] = [*row, np.zeros((1, 1)), *alone]
-        return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels)
-
-    return block
-
-
-def moving_maker(
-    jacobian: Jacobian, beliefs: Beliefs, asked: NDArray[np.int64], noise: MovingNoise | None
-) -> Callable[..., Moving | None]:
-    """A function from a block to what noise whose covariance moves needs of its cells; to None for other noise."""
-    if noise is None:
-        return lambda X, weights: None
-    fit, folding, directed = jacobian.fit, jacobian.folding, _Directed.of(jacobian, beliefs, asked)
-    intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
-
-    def block(X: Array, weights: Array | None) -> Moving:
-        X = np.asarray(host(X), dtype=np.float64)
-        omega = None if weights is None else np.asarray(host(weights))
-        x = np.asarray(with_constant(X, intercept, centre))
-        moved = folded(folding, fit, X, omega, directed.columns, directed.along)
-        return noise, noise.cells(x, directed.E, np.ones(len(x)) if omega is None else omega, moved)
+        moving = None if noise is None else (noise, noise.cells(x, E, one, moved))
+        return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels), moving
 
     return block
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,6 @@ from fisherleak.engine.prior.believed_cells import (
     even_nodes,
     folded,
     gauss_nodes,
-    moving_maker,
     peaked_nodes,
     shared_of,
 )
@@ -92,70 +92,71 @@ def means_over(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None =
 
 @dataclass(frozen=True)
 class _CellNumbers:
-    """What all cells share, and functions from a block of rows to the numbers of its cells: of models of one output."""
+    """What all cells share, and a function from a block of rows to the numbers of its cells: of models of one output."""
 
     shared: Shared
-    cells: Callable[..., tuple[Cells, Vector, Cells]]
-    moving: Callable[..., Moving | None]
+    cells: Callable[..., tuple[Cells, Vector, Cells, Moving | None]]
 
     @classmethod
     def of(cls, jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _CellNumbers:
         asked = np.flatnonzero(np.isfinite(beliefs.spreads))
-        make = cell_maker(jacobian, beliefs, asked)
-        return cls(shared_of(jacobian), make, moving_maker(jacobian, beliefs, asked, noise))
+        return cls(shared_of(jacobian), cell_maker(jacobian, beliefs, asked, noise))
 
 
 def _block_means(beliefs: Beliefs, known: _CellNumbers | None) -> Callable[..., Array]:
     """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
-    asked = np.flatnonzero(np.isfinite(beliefs.spreads))
-    count, spreads = len(beliefs.attributes), beliefs.spreads[asked]
+    spreads = beliefs.spreads[np.isfinite(beliefs.spreads)]
     if known is None:
-        return lambda X, y, weights: _nothing_known(X, asked, count)
+        return lambda X, y, weights: _placed(X, beliefs, np.inf)
     shared = known.shared
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        cells, start, label = known.cells(X, y, weights)
-        own = known.moving(X, weights)
-        found = np.full((X.shape[0], count + 1), np.nan)
-        if asked.size:
-            found[:, asked] = _of_values(shared, cells, start, spreads, own)
-        if np.isfinite(beliefs.label_spread):
-            found[:, -1] = _of_labels(shared, label, beliefs, own)
-        return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
+        cells, start, label, own = known.cells(X, y, weights)
+        values = _of_values(shared, cells, start, spreads, own) if spreads.size else np.inf
+        last = _of_labels(shared, label, beliefs, own) if np.isfinite(beliefs.label_spread) else np.nan
+        return _placed(X, beliefs, values, last)
 
     return block
 
 
 def _block_by_shape(beliefs: Beliefs, noise: MovingNoise, known: _CellNumbers) -> Callable[..., Array]:
     """The same of the second term; zero for labels, which move no covariance."""
-    asked = np.flatnonzero(np.isfinite(beliefs.spreads))
-    spreads, rule = beliefs.spreads[asked], _rule(noise)
+    spreads, rule = beliefs.spreads[np.isfinite(beliefs.spreads)], _rule(noise)
 
     def at(some: tuple[Cells, ...], t: Vector) -> Vector:
         return noise.second(some[0], t)
 
     def block(X: Array, y: Array, weights: Array | None) -> Array:
-        found = np.full((X.shape[0], len(beliefs.attributes) + 1), np.nan)
-        found[:, -1] = 0.0
-        own = known.moving(X, weights)
-        if asked.size and own is not None:
-            start = known.cells(X, y, weights)[1]
-            found[:, asked] = _by_poles(at, (own[1],), own[1].omega, start, spreads, rule)
-        return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
+        _, start, _, own = known.cells(X, y, weights)
+        assert own is not None
+        values = _by_poles(at, (own[1],), own[1].omega, start, spreads, rule) if spreads.size else np.inf
+        return _placed(X, beliefs, values, 0.0)
 
     return block
 
 
-def _nothing_known(X: Array, asked: NDArray[np.int64], count: int) -> Array:
-    found = np.full((X.shape[0], count + 1), np.nan)
-    found[:, asked] = np.inf
-    return like(found, X, namespace(X)) if not isinstance(X, np.ndarray) else found
+def _placed(X: Array, beliefs: Beliefs, values: Vector | float, last: Vector | float = np.nan) -> Array:
+    """Values of the attributes that are asked for, (b, k), and of the label, as the rows are: (b, attributes + 1)."""
+    found = np.full((X.shape[0], len(beliefs.attributes) + 1), np.nan)
+    found[:, np.flatnonzero(np.isfinite(beliefs.spreads))] = values
+    found[:, -1] = last
+    return found if isinstance(X, np.ndarray) else like(found, X, namespace(X))
+
+
+def _mean_over(rule: tuple[Vector, Vector], at: Callable[[float], Vector]) -> Vector:
+    """The weighted sum of what is at each node of a rule; infinite where one is no number."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        total: Any = sum(weight * at(place) for place, weight in zip(*rule, strict=True))
+    return np.where(np.isnan(total), np.inf, total)
 
 
 def _of_values(shared: Shared, cells: Cells, start: Vector, spreads: Vector, moving: Moving | None) -> Vector:
     """Means over the beliefs about values: start (b, k) is how far each centre is from the value."""
     if not shared.loss.quadratic:
-        found = _walked(shared, cells, start, np.broadcast_to(spreads, start.shape), even_nodes(STEP, NEAR), moving)
+        if not np.isfinite(shared.slope):
+            return np.full(start.shape, np.inf)
+        rule = even_nodes(STEP, NEAR)
+        found = _mean_over(rule, lambda place: at_offsets(shared, cells, start + place * spreads, moving=moving))
         return np.where(_narrow(shared, cells, spreads, moving), np.inf, found)
     curvature = cells.omega * shared.loss.a(cells.z, cells.y)
     if moving is None:
@@ -183,11 +184,7 @@ def _by_poles(
 ) -> Vector:
     """Means of what ``at`` gives of some cells and offsets: more nodes where the poles, those of the first, are near."""
     peak, width = np.broadcast_arrays(*poles(cells[0], curvature))
-    found = np.zeros(start.shape)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for place, weight in zip(*(gauss_nodes() if rule is None else rule), strict=True):
-            found += weight * at(cells, start + place * np.broadcast_to(spreads, start.shape))
-    found = np.where(np.isnan(found), np.inf, found)
+    found = _mean_over(gauss_nodes() if rule is None else rule, lambda place: at(cells, start + place * spreads))
     close = np.nonzero(width < WIDE * spreads)
     if not close[0].size:
         return found
@@ -214,24 +211,6 @@ def _narrow(shared: Shared, cells: Cells, spreads: Vector, moving: Moving | None
     return np.asarray(width < COARSE * spreads)
 
 
-def _walked(
-    shared: Shared,
-    cells: Cells,
-    start: Vector,
-    spreads: Vector,
-    rule: tuple[Vector, Vector],
-    moving: Moving | None,
-) -> Vector:
-    """Means with the same rule for all cells, node by node."""
-    if not np.isfinite(shared.slope):
-        return np.full(start.shape, np.inf)
-    total = np.zeros(start.shape)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for place, weight in zip(*rule, strict=True):
-            total += weight * at_offsets(shared, cells, start + place * spreads, moving=moving)
-    return np.where(np.isnan(total), np.inf, total)
-
-
 def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs, moving: Moving | None) -> Vector:
     """Means over the belief about labels, (b,): they move no covariance."""
     count, still = cells.z.shape[0], np.zeros_like(cells.z)
@@ -240,12 +219,12 @@ def _of_labels(shared: Shared, cells: Cells, beliefs: Beliefs, moving: Moving | 
         return at_offsets(shared, cells, still, cells.y, alone)[:, 0]
     if not np.isfinite(shared.slope):
         return np.full(count, np.inf)
-    total = np.zeros(count)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for place, weight in zip(*even_nodes(STEP, NEAR), strict=True):
-            y = np.full_like(cells.z, beliefs.label_centre + place * beliefs.label_spread)
-            total += weight * at_offsets(shared, cells, still, y)[:, 0]
-    return np.where(np.isnan(total), np.inf, total)
+
+    def at(place: float) -> Vector:
+        y = np.full_like(cells.z, beliefs.label_centre + place * beliefs.label_spread)
+        return at_offsets(shared, cells, still, y)[:, 0]
+
+    return _mean_over(even_nodes(STEP, NEAR), at)
 
 
 def _refined(
@@ -295,8 +274,7 @@ def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector, known: _CellNum
     X, y, weights = (None if each is None else np.asarray(host(each))[rows] for each in jacobian.arrays)
     assert X is not None
     assert y is not None
-    cells, start, _ = known.cells(X, y, weights)
-    moving = known.moving(X, weights)
+    cells, start, _, moving = known.cells(X, y, weights)
     i, k = np.nonzero(np.isinf(squares[np.ix_(rows, asked)]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
     some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
     where = np.broadcast_to(places, (i.size, places.size))

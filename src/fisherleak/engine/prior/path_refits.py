@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import host
+from fisherleak._support.arrays import host, times
 from fisherleak._support.namespaces import Vector
-from fisherleak._support.sparse import times
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian

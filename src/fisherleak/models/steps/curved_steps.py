@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.encodings import Encoding, tangent_basis
+from fisherleak.engine.jacobian.perturbation import Encoding
+from fisherleak.engine.losses.multi_output import tangent_basis
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.frames import Table
 from fisherleak.models.steps.flow import Block, Blocks, Flow, output, together

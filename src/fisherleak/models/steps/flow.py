@@ -19,8 +19,7 @@ from sklearn import config_context
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator
-from fisherleak.engine.encodings import Encoding
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table, as_table
 

@@ -29,7 +29,7 @@ from scipy.special import expit, logit, ndtr
 from fisherleak._support.arrays import Array, as_array, host
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.norms.eigenvalues.largest import top_of_matrices
+from fisherleak.engine.norms.largest_eigenvalues import top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, torch
 from fisherleak.nn.row_maps import as_given

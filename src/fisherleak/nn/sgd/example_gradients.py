@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fisherleak.engine.norms.eigenvalues.largest import top_by_products
+from fisherleak.engine.norms.largest_eigenvalues import top_by_products
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.library import Module, Tensor, derivatives, torch
 from fisherleak.nn.row_maps import check_rows_alone, frozen_copy, refuse_training

@@ -30,7 +30,8 @@ from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.noise import Gaussian, check_noise
-from fisherleak.engine.norms import information_of, refuse_several
+from fisherleak.engine.norms import information_of
+from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage, check_leakage, is_leakage
 from fisherleak.leakage.measurement import measurement

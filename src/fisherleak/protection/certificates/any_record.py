@@ -30,7 +30,8 @@ from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, Calibration, Confidential
-from fisherleak.engine.norms import every_release, one_release, refuse_several
+from fisherleak.engine.norms import every_release, one_release
+from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement

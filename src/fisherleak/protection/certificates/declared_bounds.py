@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Json
-from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage

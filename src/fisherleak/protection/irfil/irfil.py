@@ -20,7 +20,7 @@ from fisherleak._support.progress import track
 from fisherleak.engine.fit.minimise import fit_at
 from fisherleak.engine.fit.training_data import check_weights
 from fisherleak.engine.noise import Gaussian, Noise, check_noise
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import (
     InvalidInputError,
     LooseFitWarning,

@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.namespaces import Json, Vector
-from fisherleak.engine.encodings import Encoding
 from fisherleak.engine.fit.factored_hessian import Factor
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.losses import LOSSES, Loss, pseudo_huber
 from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.mechanisms.self_shaped import MECHANISMS
 from fisherleak.engine.noise.calibration_record import has_own_shape
-from fisherleak.engine.norms import refuse_several
+from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions import encoded_together, in_label_unit
 from fisherleak.leakage.leakage import Leakage, check_leakage

@@ -26,8 +26,7 @@ from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
-from fisherleak.engine.encodings import Encoding
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.engine.norms import information_of, one_release

@@ -1,12 +1,17 @@
-"""Compiled loops for norms, and whether they are there and worth loading; may import ``_support`` and numba."""
+"""Compiled loops for norms, whether they are there and worth loading, and how they run over rows in threads of our own.
+
+May import ``_support``, rows and numba.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import Any
 
 from fisherleak._support.arrays import Array, is_lazy, is_numpy
-
-__all__ = ["is_compiled", "pays_for_loading"]
+from fisherleak._support.namespaces import Sums
+from fisherleak.rows import each_in_order, threads_for
 
 _HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
@@ -23,3 +28,31 @@ def pays_for_loading(table: Array, least: int) -> bool:
     has to earn that, and a block of rows cannot tell.
     """
     return bool(is_lazy(table) or table.shape[0] * table.shape[1] >= least)
+
+
+PARTS = 8
+"""Parts of a block that threads share."""
+LEAST = 64
+"""Rows from which starting threads pays."""
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """The function, compiled when it is first called; kept on disk where there is a place for it."""
+    import numba
+
+    try:
+        return numba.njit(function, cache=True, **options)
+    except RuntimeError:  # no folder to keep the compiled code in
+        return numba.njit(function, **options)
+
+
+def in_threads(kernel: Callable[..., None], rows: int, arguments: Sums) -> None:
+    """``kernel(first, last, *arguments)`` over all rows, split over threads where they are not in one already."""
+    # numba's default threading layer may not be entered from two threads
+    parts = [(rows * t // PARTS, rows * (t + 1) // PARTS) for t in range(PARTS)]
+    threads = threads_for(PARTS, 1) if rows >= LEAST else 1
+    if threads == 1:
+        kernel(0, rows, *arguments)
+        return
+    for _ in each_in_order(lambda part: kernel(*part, *arguments), parts, threads):
+        pass

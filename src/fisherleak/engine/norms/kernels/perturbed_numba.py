@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.norms.kernels.compiled import compiled, in_threads
+from fisherleak.engine.norms.kernels import compiled, in_threads
 
 NEAR, DONE, SQUARE, MOST_PASSES = 0.01, 1e-15, 1e-18, 100
 CLEAR = 1e-3

@@ -245,12 +245,18 @@ def top_of_matrices(G: Array, compiled: bool = True) -> Array:
         half = 0.5 * (G[:, 0, 0] - G[:, 1, 1])
         return 0.5 * (G[:, 0, 0] + G[:, 1, 1]) + xp.hypot(half, G[:, 0, 1])
     if compiled and is_compiled(G, COMPILED_FROM) and size <= COMPILED_TO:
-        from fisherleak.engine.norms.kernels.small_numba import top_of_matrices_compiled
+        from fisherleak.engine.norms.kernels.tridiagonal_numba import top_of_matrices_compiled
 
         return top_of_matrices_compiled(G)
     if not on_accelerator(G):
         return xp.linalg.eigvalsh(G)[:, -1]
     return _by_steps(G)
+
+
+def top_of_grams(J: Array, compiled: bool = True) -> Array:
+    """The largest eigenvalue of J_i^T J_i for Jacobians (b, p, m), by the smaller of the two Gram matrices: (b,)."""
+    T = namespace(J).matrix_transpose(J)
+    return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, compiled)
 
 
 def _by_steps(G: Array) -> Array:

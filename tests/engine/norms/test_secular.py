@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak.engine.norms.eigenvalues import secular
+from fisherleak.engine.norms import secular
 
 Vector = NDArray[np.float64]
 Problem = tuple[Vector, Vector, Vector, Vector, Vector, Vector | None]

@@ -26,9 +26,9 @@ from sklearn.preprocessing import (
 
 import fisherleak as fl
 from cases import dense_jacobian, flat, make, norms
-from fisherleak.engine.norms.compositions import matrix_free
-from fisherleak.engine.norms.compositions.matrix_free import MatrixFree
-from fisherleak.engine.norms.eigenvalues import largest
+from fisherleak.engine.norms import largest_eigenvalues as largest
+from fisherleak.engine.norms import matrix_free
+from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.shared_basis import SharedBasis
 from often import often
 
@@ -73,7 +73,7 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, way: s
     """Both ways, portable and compiled, whatever the size; compiled blocks are cut."""
     monkeypatch.setattr(matrix_free, "WRITTEN_OUT", 0 if way == "by products" else 10_000)
     if request.param == "compiled":
-        kernels = pytest.importorskip("fisherleak.engine.norms.kernels.grams_numba")
+        kernels = pytest.importorskip("fisherleak.engine.norms.kernels.releases_numba")
         monkeypatch.setattr(kernels, "GRAM_VALUES", 1)
         monkeypatch.setattr(matrix_free, "COMPILED_FROM", 0)
         monkeypatch.setattr(largest, "COMPILED_FROM", 0)

@@ -14,14 +14,14 @@ For one example of a release, with :math:`u = Bx`,
 .. math:: J v = a\,(w \cdot v)\, u + r\, B E v + c\, v_{label}\, u, \qquad w = E^T \theta .
 
 Where few values count, :math:`J_i` is written out and the small matrix :math:`J_i^T J_i` decomposed; elsewhere its products
-with vectors are all that is needed (``eigenvalues.largest``): with :math:`S = E^T B^T B E` once for all rows, one n x m x m
+with vectors are all that is needed (``largest_eigenvalues``): with :math:`S = E^T B^T B E` once for all rows, one n x m x m
 product a step and release but the first, in whose eigenbasis all are written; with maps that differ from row to row, two n x p
 x p products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -31,20 +31,21 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
 from fisherleak._support.namespaces import Sums
-from fisherleak.engine.information import Product, Releases, certain_norm, rounding_of, set_norm
+from fisherleak.engine.information import Product, StackedRows, TableInformation, written_rows
 from fisherleak.engine.jacobian import Derivatives, Jacobian
 from fisherleak.engine.jacobian.block_maps import BlockMap, Place, merged, places_of
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
-from fisherleak.engine.norms.eigenvalues.largest import (
+from fisherleak.engine.norms.kernels import is_compiled, pays_for_loading
+from fisherleak.engine.norms.largest_eigenvalues import (
     CANCELLED,
     WANTED,
     top_by_products,
     top_of_factors,
+    top_of_grams,
     top_of_matrices,
 )
-from fisherleak.engine.norms.kernels import is_compiled, pays_for_loading
 from fisherleak.engine.norms.shared_basis import SharedBasis, cell_squares, cells_in_order, replaced
-from fisherleak.rows import block_elements, gather, map_rows, sum_rows
+from fisherleak.rows import block_elements, map_rows, sum_rows
 
 COMPILED_FROM = 2**19
 """Values in the features of all rows from which compiled kernels pay: loading them takes 0.7 s of processor time, and what they
@@ -55,8 +56,7 @@ save is 0.4 s at 20,000 x 30, 0.9 s at 20,000 x 60, and below 0.3 s at 5,000 x 6
 class StackedReleases:
     """What blocks of rows have to know of several releases: small arrays only, so that they can travel there."""
 
-    counts: tuple[int, ...]
-    writers: tuple[Callable[..., Array], ...]
+    written: StackedRows
     kinds: tuple[_ReleaseProducts, ...]
     label: bool
     compiled: bool
@@ -67,13 +67,9 @@ class StackedReleases:
         cls, parts: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool
     ) -> tuple[tuple[Array | None, ...], StackedReleases]:
         """The row arrays of all releases, and what their blocks have to know."""
-        chosen = [J.named(attributes) for J in parts]
-        groups = [J.arrays_for(named) for J, named in zip(parts, chosen, strict=True)]
-        writers = tuple(J.dense(named, label) for J, named in zip(parts, chosen, strict=True))
-        kinds = tuple(_ReleaseProducts.of(J, named) for J, named in zip(parts, chosen, strict=True))
-        arrays = tuple(x for group in groups for x in group)
-        compiled = pays_for_loading(parts[0].X, COMPILED_FROM)
-        return arrays, cls(tuple(len(group) for group in groups), writers, kinds, label, compiled)
+        arrays, written = StackedRows.of(parts, attributes, label)
+        kinds = tuple(_ReleaseProducts.of(J, J.named(attributes)) for J in parts)
+        return arrays, cls(written, kinds, label, pays_for_loading(parts[0].X, COMPILED_FROM))
 
     def for_products(self) -> StackedReleases:
         """In a basis in which the first release's S is diagonal, where all have one: a product less."""
@@ -83,30 +79,18 @@ class StackedReleases:
         values, basis = namespace(first.S).linalg.eigh(first.S)
         return replace(self, kinds=(first.turned(basis, values), *(kind.turned(basis) for kind in others)))
 
-    def split(self, rows: Sequence[Array | None]) -> list[Sequence[Any]]:
-        """The arrays of each release."""
-        edges = np.cumsum([0, *self.counts]).tolist()
-        return [rows[a:b] for a, b in pairwise(edges)]
-
-    def stacked(self, rows: Sequence[Array | None]) -> Array:
-        """J_i of the stack, (b, sum of p, m + label)."""
-        blocks = [write(*own) for write, own in zip(self.writers, self.split(rows), strict=True)]
-        return blocks[0] if len(blocks) == 1 else namespace(blocks[0]).concat(blocks, axis=1)
-
     def small(self, rows: Sequence[Array | None]) -> Array:
         """The largest eigenvalue of J_i^T J_i, written out: (b,)."""
         if self.compiled and rows[0] is not None and is_compiled(rows[0], 1):
             return top_of_matrices(self.grams(rows))
-        J = self.stacked(rows)
-        T = namespace(J).matrix_transpose(J)
-        return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, self.compiled)
+        return top_of_grams(self.written(*rows), self.compiled)
 
     def grams(self, rows: Sequence[Array | None]) -> Array:
         """J_i^T J_i of the stack by the compiled kernel, (b, m + label, m + label)."""
-        from fisherleak.engine.norms.kernels.grams_numba import ReleaseArrays, grams
+        from fisherleak.engine.norms.kernels.releases_numba import ReleaseArrays, grams
 
         parts = []
-        for kind, own in zip(self.kinds, self.split(rows), strict=True):
+        for kind, own in zip(self.kinds, self.written.split(rows), strict=True):
             part = kind.block(*own)
             x = part.rows
             derivatives = (x.r, x.a, x.c) if x.direct is None else (np.ones_like(x.r), x.a, x.c)
@@ -117,9 +101,9 @@ class StackedReleases:
     def large(self, rows: Sequence[Array | None], width: int) -> Array:
         """The same by products; rows that these do not settle, or where squares lose digits, are written out."""
         prepared = [
-            kind.prepared(*own, label=self.label) for kind, own in zip(self.kinds, self.split(rows), strict=True)
+            kind.prepared(*own, label=self.label)
+            for kind, own in zip(self.kinds, self.written.split(rows), strict=True)
         ]
-        xp = namespace(prepared[0][0])
         sizes = np.cumsum([0, *(len(state) for state in prepared)]).tolist()
         spans = list(pairwise(sizes))
         kinds, label = self.kinds, self.label
@@ -135,14 +119,11 @@ class StackedReleases:
             values, errors = top_by_products(product, states, width, compiled=self.compiled)
         terms = sum(kind.largest_term(state) for kind, state in zip(kinds, prepared, strict=True))
         left = np.flatnonzero(host((errors > WANTED) | (values < CANCELLED * terms)))
-        if left.size == 0:
-            return values
-        again = self._again(rows, left, values)
-        return xp.where(like(np.isin(np.arange(values.shape[0]), left), values, xp) > 0, again, values)
+        return self.written.again(rows, left, values)
 
     def _compiled(self, prepared: Sequence[tuple[Array, ...]]) -> tuple[Array, Array]:
         """The same by the compiled kernel."""
-        from fisherleak.engine.norms.kernels.lanczos_numba import top_of_releases
+        from fisherleak.engine.norms.kernels.releases_numba import top_of_releases
 
         values = np.stack([np.stack([r, a, c, squared], axis=1) for r, a, c, _, squared in prepared])
         g = np.stack([state[3] for state in prepared])
@@ -150,19 +131,9 @@ class StackedReleases:
         others = np.concatenate([np.asarray(kind.S) for kind in self.kinds[1:]], axis=1)
         return top_of_releases(values, g, w, np.asarray(self.kinds[0].S), others, self.label, WANTED)
 
-    def _again(self, rows: Sequence[Array | None], left: Any, values: Array) -> Array:
-        """Those of some rows from their Jacobians, a few at a time, spread out to all rows."""
-        xp = namespace(values)
-        found = np.zeros(values.shape[0])
-        for start in range(0, left.size, 16):
-            some = like(left[start : start + 16], values, xp)
-            few = self.small([None if x is None else xp.take(x, some, axis=0) for x in rows])
-            found[left[start : start + 16]] = host(few)
-        return like(found, values, xp)
-
     def pairs(self, *rows: Array | None) -> Sums:
         """sum_i Z_k Z_l^T of a block for releases k <= l, with J_k = B_k Z_k: (p_k, p_l) each."""
-        blocks = [kind.block(*own) for kind, own in zip(self.kinds, self.split(rows), strict=True)]
+        blocks = [kind.block(*own) for kind, own in zip(self.kinds, self.written.split(rows), strict=True)]
         count = len(blocks)
         return tuple(_pair(blocks[k], blocks[m], self.label) for k in range(count) for m in range(k, count))
 
@@ -363,12 +334,10 @@ FEW = 4
 
 
 @dataclass(frozen=True)
-class MatrixFree(Releases):
+class MatrixFree(TableInformation):
     """The information of several releases, or of one whose attributes move the features in a way that differs by row."""
 
-    @property
-    def error(self) -> float:
-        return max(rounding_of(fit) for fit in self.fits) + WANTED
+    cut = WANTED
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         simple = self._simple(attributes)
@@ -418,7 +387,7 @@ class MatrixFree(Releases):
         norms = dict(zip((attribute.name for attribute in even), folded_attribute_norms(J, even), strict=True))
         for attribute in attributes:
             if attribute.name not in norms:
-                norms[attribute.name] = set_norm(self, [attribute], False, None)
+                norms[attribute.name] = self.set_norm([attribute], False, None)
         return like([norms[attribute.name] for attribute in attributes], J.B, namespace(J.B))
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
@@ -440,15 +409,8 @@ class MatrixFree(Releases):
         top = top_of_factors(roots[0], lambda sums: sums[0]) if len(roots) == 1 else None
         return Product(arrays, releases.pairs, finish, size, top)
 
-    def certain(self, attributes: Sequence[Attribute], label: bool, row: int, norm: float) -> float:
-        """Certified from above: a Ritz value may err on the wrong side, a Cholesky factorisation can not."""
-        B = self.jacobians[0].B
-        J = host(self.written_out(attributes, label, like([row], B, namespace(B))))[0]
-        return certain_norm(J, norm, self.error)
-
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
-        arrays, releases = StackedReleases.of(self.jacobians, attributes, label)
-        return releases.stacked(tuple(gather(arrays, rows)))
+        return written_rows(self.jacobians, attributes, label, rows)
 
     def _simple(self, attributes: Sequence[Attribute]) -> SharedBasis | None:
         """The kind with a shared basis, where these attributes of one release have one."""
@@ -456,9 +418,9 @@ class MatrixFree(Releases):
         if others or any(attribute.local for attribute in first.named(attributes)):
             return None
         if first.folding is None:
-            return SharedBasis(first)
+            return SharedBasis.of(first)
         columns = [column for attribute in first.named(attributes) for column in attribute.columns]
-        return None if first.folding.moved_by(columns) else SharedBasis(replace(first, folding=None))
+        return None if first.folding.moved_by(columns) else SharedBasis.of(replace(first, folding=None))
 
     def _most(self, width: int) -> int:
         """Rows of a block that hold as many values as usual, with ``width`` vectors of parameters each."""

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fisherleak as fl
-from fisherleak.engine.norms.eigenvalues import largest
-from fisherleak.engine.norms.eigenvalues.largest import (
+from fisherleak.engine.norms import largest_eigenvalues as largest
+from fisherleak.engine.norms.largest_eigenvalues import (
     LARGE,
     WANTED,
     _by_steps,
@@ -50,13 +50,13 @@ def test_it_is_lapacks(seed: int, size: int) -> None:
 
 @given(seed=st.integers(0, 10**6), size=st.integers(3, 30))
 def test_compiled_is_lapacks(seed: int, size: int) -> None:
-    compiled = pytest.importorskip("fisherleak.engine.norms.kernels.small_numba")
+    compiled = pytest.importorskip("fisherleak.engine.norms.kernels.tridiagonal_numba")
     G = semidefinite(seed, size)
     np.testing.assert_allclose(compiled.top_of_matrices_compiled(G), np.linalg.eigvalsh(G)[:, -1], rtol=1e-13)
 
 
 def test_compiled_where_it_is_hostile() -> None:
-    compiled = pytest.importorskip("fisherleak.engine.norms.kernels.small_numba")
+    compiled = pytest.importorskip("fisherleak.engine.norms.kernels.tridiagonal_numba")
     G = np.stack(HOSTILE)
     np.testing.assert_allclose(compiled.top_of_matrices_compiled(G), np.linalg.eigvalsh(G)[:, -1], rtol=1e-13)
 

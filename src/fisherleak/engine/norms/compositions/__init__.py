@@ -1,1 +1,0 @@
-"""Norms of several releases together, whose information adds up; may import what ``engine`` may."""
