@@ -26,8 +26,6 @@ from fisherleak.cli.commands.reproduce import reproduce
 from fisherleak.cli.commands.verify import verify
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["COMMANDS", "app", "parser"]
-
 PATTERN = set("*?[")
 COMMANDS: list[Callable[..., int]] = [audit, release, predict, verify, answers, ledger, attack, reproduce]
 

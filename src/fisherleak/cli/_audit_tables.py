@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record
     from fisherleak.report.wording.verdict import Verdict
 
-__all__ = ["called", "show_all", "show_confirmation", "show_gate", "show_policy"]
-
 MOST_COLUMNS = 100
 """Columns of a table of them, the most exposed ones: the terminal is no place for thousands of lines."""
 PLANNED = "No released file was checked. A release trains on all rows by default: check its file with --released MODEL."

@@ -35,27 +35,6 @@ if TYPE_CHECKING:
     from fisherleak.tables import RawTable, Room
     from fisherleak.training.trained_model import Settings
 
-__all__ = [
-    "BAD",
-    "bounds_from",
-    "check_places",
-    "command_line",
-    "emit",
-    "emit_json",
-    "files_of",
-    "interruptible",
-    "levels_from",
-    "over_from",
-    "printable",
-    "quietly",
-    "room_for",
-    "say",
-    "settings_from",
-    "source_table",
-    "spread_from",
-    "status_of",
-]
-
 BAD = 2
 EXAMPLE_TARGET = "progression"
 LONGEST = 1000

@@ -14,26 +14,6 @@ import typer
 
 from fisherleak.reproduce import NAMES
 
-__all__ = [
-    "ANSWERED",
-    "METRICS",
-    "MODELS",
-    "OVER",
-    "PUBLIC",
-    "SHAPES",
-    "answered",
-    "columns",
-    "columns_to_set",
-    "items",
-    "known_to_all",
-    "marks",
-    "metrics",
-    "models",
-    "shapes",
-    "ways",
-    "whose_etas",
-]
-
 MODELS = ("auto", "linear", "logistic", "softmax", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
 PUBLIC = ("nothing", "preprocessing")

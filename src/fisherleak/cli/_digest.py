@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record
     from fisherleak.report.wording.verdict import Verdict
 
-__all__ = ["show_audit"]
-
 MOST = 3
 """Rows, columns and choices of noise that are named."""
 MORE = "-v prints every table"

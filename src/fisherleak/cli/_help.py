@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ALL", "EVERY", "GROUPS", "IN_A_LINE", "NEEDED", "first_words", "write_options"]
-
 ALL = "--help-all"
 EVERY = "fisherleak.help-all"
 """Under this name a parser's context keeps that all was asked for."""

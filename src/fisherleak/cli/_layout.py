@@ -11,23 +11,6 @@ from collections.abc import Sequence
 from fisherleak._support.numbers import number, plus_minus
 from fisherleak.cli._common import emit, printable
 
-__all__ = [
-    "SCREEN",
-    "digits",
-    "histogram",
-    "inverse",
-    "lines",
-    "pair_lines",
-    "pairs",
-    "paragraph",
-    "screen",
-    "sentences",
-    "table",
-    "table_lines",
-    "that_fit",
-    "wrapped",
-]
-
 SCREEN = 24
 """Lines of 80 columns."""
 

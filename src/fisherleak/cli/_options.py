@@ -16,38 +16,6 @@ import typer
 from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, shapes, ways, whose_etas
 from fisherleak.training.defaults import DEFAULT_L2
 
-__all__ = [
-    "L2",
-    "Bounds",
-    "Cluster",
-    "Debug",
-    "Form",
-    "Group",
-    "HeldOut",
-    "Id",
-    "Json",
-    "Levels",
-    "Memory",
-    "Missing",
-    "Model",
-    "Over",
-    "Overwrite",
-    "Person",
-    "Public",
-    "Quick",
-    "Quiet",
-    "Reading",
-    "Released",
-    "RowsPerPerson",
-    "Seed",
-    "Shape",
-    "Table",
-    "Target",
-    "Verbose",
-    "column",
-    "grouped",
-]
-
 column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
 """An option that takes a column of the table."""
 Bounds = Annotated[

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record
     from fisherleak.training.utility import Tradeoff
 
-__all__ = [
-    "COUNTED",
-    "MOST_LISTED",
-    "MOST_SHOWN",
-    "even",
-    "say_reading",
-    "show_answers",
-    "show_attack",
-    "show_attacks",
-    "show_ledger",
-    "show_release",
-    "show_verification",
-]
-
 MOST_SHOWN = 5
 COUNTED = {
     "nothing": "end to end: what scaling learned is counted, categories are public",

@@ -12,8 +12,6 @@ import shlex
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-__all__ = ["OPTIONS", "in_options", "told"]
-
 OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
     **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},

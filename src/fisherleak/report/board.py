@@ -18,8 +18,6 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.report.render import page_without_scripts
 from fisherleak.training.utility_words import CALLED
 
-__all__ = ["Board", "board_of", "board_page"]
-
 MOST_RULES, MOST_COLUMNS, LONGEST = 16, 30, 60
 """Rules, columns and letters of a name that are shown: the page is one sheet of paper."""
 NO_NOISE = (

@@ -20,17 +20,6 @@ from fisherleak.report.board import board_page
 from fisherleak.report.render import page_without_scripts, render
 from fisherleak.tables.read.opening import arrow
 
-__all__ = [
-    "ANSWERS_FILES",
-    "AUDIT_FILES",
-    "answers_page",
-    "write_answers",
-    "write_board",
-    "write_outputs",
-    "write_page",
-    "write_report",
-]
-
 AUDIT_FILES = ("report.html", "leakage.parquet", "summary.json")
 ANSWERS_FILES = ("report.html", "answers.parquet", "answers.json")
 BARS = 24

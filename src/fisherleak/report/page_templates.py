@@ -30,8 +30,6 @@ from fisherleak._support.numbers import (
 )
 from fisherleak.report.wording.sentences import any_value, chosen_how, membership_sentence
 
-__all__ = ["CompiledTemplates", "page_environment"]
-
 
 @functools.cache
 def page_environment() -> Environment:

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fisherleak.auditing.report_summary import Summary, read_summary
 from fisherleak.errors import InvalidInputError
@@ -32,11 +32,6 @@ from fisherleak.report.wording.verdict import (
     promise_in_words,
     verdict_of,
 )
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["page_without_scripts", "render"]
 
 SCRIPTS = ("numbers.js", "tables.js", "panels.js", "charts.js", "slider.js", "page.js")
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

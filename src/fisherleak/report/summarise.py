@@ -19,7 +19,7 @@ from fisherleak.auditing.policy.advice import advice_on, choices_on
 from fisherleak.auditing.policy.disclosed_beside_noise import few_in_class, kind_unsettled
 from fisherleak.auditing.policy.stated_rules import stated_rules
 from fisherleak.auditing.records import Audit
-from fisherleak.auditing.report_summary import SCHEMA, Summary
+from fisherleak.auditing.report_summary import Summary
 from fisherleak.auditing.summary_parts import (
     checked_policy,
     choices_with_cost,
@@ -32,8 +32,6 @@ from fisherleak.report.wording.assumptions import assumptions_of, policy_scope, 
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.design.gaps import MISSING
 from fisherleak.training.noise_words import has_shape, name_of
-
-__all__ = ["SCHEMA", "summarise", "summary_of_audit"]
 
 
 def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Json:

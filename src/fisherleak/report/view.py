@@ -27,8 +27,6 @@ from fisherleak.report.wording.sentences import columns_used, difference_sentenc
 from fisherleak.report.wording.verdict import prices_in_words
 from fisherleak.training.defaults import EVEN_ODDS
 
-__all__ = ["Page", "charts", "page"]
-
 LONGEST_TEXT = 400
 MOST = {
     "rows": 50,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fisherleak.auditing.query_log import Answered
     from fisherleak.training.trained_model import Settings
 
-__all__ = ["answers"]
-
 
 @flags.grouped
 def answers(

@@ -12,8 +12,6 @@ from fisherleak.cli._print import say_reading, show_attack
 from fisherleak.cli._wording import told
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["attack"]
-
 ONE_RELEASE = (
     "All rows share the noise of this one release: another would give other figures, outside these intervals too. Attack with "
     "--noise instead of --released for the average over releases."

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fisherleak.auditing.report_summary import Summary
 from fisherleak.report.wording.words import WORDS, Word
 
-__all__ = ["OF_PEOPLE", "words_for"]
-
 OF_PEOPLE = {
     "eta_row": Word(
         "η of a person",

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["WORDS", "Word"]
-
 
 @dataclass(frozen=True)
 class Word:
