@@ -165,7 +165,7 @@ def test_only_rows_load_dask_and_nothing_loads_torch_by_name() -> None:
 
 LISTS = ("engine/losses/__init__.py", "training/model_kinds.py")
 """Where losses and kinds of model are told apart by name."""
-OTHER_WORDS = {"nn/sgd/training_runs.py"}
+OTHER_WORDS = {"nn/training_runs.py"}
 """Poisson sampling of batches is no loss."""
 
 

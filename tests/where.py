@@ -320,10 +320,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "models/test_queries.py",
     ),
     "models/steps/flow.py": ("models/steps/test_transformers.py",),
-    "nn/library.py": (
-        "nn/test_nn.py",
-        "nn/test_input_leakage.py",
-    ),
     "nn/information_through_network.py": (
         "nn/test_last_layer.py",
         "nn/test_heads.py",

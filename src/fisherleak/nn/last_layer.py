@@ -34,8 +34,7 @@ from fisherleak.models.minimum import REFUSED
 from fisherleak.nn.heads import Head, Heads
 from fisherleak.nn.information_through_network import Through
 from fisherleak.nn.input_leakage import InputLeakage
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import RowMap, as_given, beside, row_map
+from fisherleak.nn.row_maps import Module, RowMap, Tensor, as_given, beside, row_map, torch
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,9 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.eigenvalues.largest import top_of_matrices
 from fisherleak.errors import InvalidInputError
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import as_given
-from fisherleak.nn.sgd.example_gradients import ExampleGradients, StepInformation, check_model_alone, example_gradients
-from fisherleak.nn.sgd.training_runs import count_steps, fingerprint, read_state, write_state
+from fisherleak.nn.example_gradients import ExampleGradients, StepInformation, check_model_alone, example_gradients
+from fisherleak.nn.row_maps import Module, Tensor, as_given, torch
+from fisherleak.nn.training_runs import count_steps, fingerprint, read_state, write_state
 from fisherleak.rows.selection import check_rows
 
 REACH = 12.0
