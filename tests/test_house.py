@@ -221,7 +221,6 @@ def test_no_folder_is_long(folder: Path) -> None:
 
 SMALL = 80
 ENTRIES_OF_LISTS = {
-    "attacks": {"informed", "prior"},  # attackers
     "cli/commands": {"reproduce", "verify"},
     "datasets": {"cifar10", "iwpc"},
 }

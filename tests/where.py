@@ -73,15 +73,11 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "reproduce/test_reproduction.py",
         "reproduce/test_numbers.py",
     ),
-    "models/steps/curved_steps.py": (
-        "models/steps/test_transformers.py",
-        "models/test_read.py",
-    ),
     "leakage/measurement.py": (
         "leakage/test_compositions.py",
         "leakage/test_membership.py",
         "nn/test_heads.py",
-        "models/test_minimum.py",
+        "models/test_read.py",
         "models/test_estimators.py",
     ),
     "datasets/_files.py": (
@@ -310,16 +306,18 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "cli/test_bad_input.py",
     ),
     "leakage/etas.py": ("leakage/test_leakage.py",),
-    "leakage/measure.py": (
-        "leakage/test_leakage.py",
-        "models/test_read.py",
-        "models/test_minimum.py",
-    ),
     "models/preprocessed.py": (
         "models/test_read.py",
         "models/test_queries.py",
     ),
-    "models/steps/flow.py": ("models/steps/test_transformers.py",),
+    "models/steps/flow.py": (
+        "models/steps/test_transformers.py",
+        "models/test_read.py",
+    ),
+    "report/wording/words.py": (
+        "report/test_render.py",
+        "training/test_people.py",
+    ),
     "nn/information_through_network.py": (
         "nn/test_last_layer.py",
         "nn/test_heads.py",
@@ -362,7 +360,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "cli/commands/test_answers.py",
         "cli/commands/test_audit.py",
     ),
-    "report/wording/people_words.py": ("training/test_people.py",),
     "report/wording/sentences.py": (
         "report/test_render.py",
         "report/test_summarise.py",
@@ -376,7 +373,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "report/test_render.py",
         "report/test_browser.py",
     ),
-    "report/wording/words.py": ("report/test_render.py",),
     "reproduce/attribute_attacks.py": ("reproduce/test_numbers.py",),
     "reproduce/warfarin.py": ("reproduce/test_numbers.py",),
     "rows/selection.py": (

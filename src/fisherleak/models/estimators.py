@@ -40,8 +40,8 @@ from fisherleak.models.several import (
     class_numbers,
     is_each_class,
     known_classes,
+    label_numbers,
     one_against_rest,
-    several_numbers,
 )
 from fisherleak.rows import map_rows, sum_rows
 
@@ -104,14 +104,7 @@ def _number(y: NDArray[Any], estimator: Estimator) -> Vector:
         y = y[:, 0]
     if y.ndim != 1:
         raise UnsupportedModelError(f"{type(estimator).__name__} with several outputs is not supported: fit one each.")
-    if not isinstance(y, np.ndarray):
-        return map_rows(lambda y: namespace(y).astype(y, namespace(y).float64), y)
-    try:
-        return y.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}. Encode it, or fit a classifier."
-        ) from None
+    return label_numbers(y, estimator)
 
 
 def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
@@ -162,49 +155,31 @@ def _by_class(estimator: Estimator, y: VectorLike) -> Any:
     return map_rows(factors, y)
 
 
-def _positive(estimator: Estimator) -> None:
-    if estimator.positive:
+def _l2_of(estimator: Estimator, y: NDArray[Any]) -> float:
+    """The penalty of a linear model, for each row; zero where it has none."""
+    if getattr(estimator, "positive", False):
         raise UnsupportedModelError(
             f"{type(estimator).__name__}(positive=True) is not supported: at a bound the minimiser has no derivative."
         )
-
-
-def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    _positive(estimator)
-    return _squared(estimator, 0.0, y, weights)
-
-
-def _ridge(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    _positive(estimator)
-    return _squared(estimator, _one_alpha(estimator, estimator.alpha) / y.shape[0], y, weights)
-
-
-def _ridge_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    return _squared(estimator, _one_alpha(estimator, estimator.alpha_) / y.shape[0], y, weights)
-
-
-def _squared(estimator: Estimator, l2: float, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    """The squared loss of one number, or of several at once."""
-    intercept = bool(estimator.fit_intercept)
-    if y.ndim == 2 and y.shape[1] > 1:
-        numbers = several_numbers(y, estimator)
-        return Recipe(SEVERAL_NUMBERS, l2, numbers, weights, intercept)
-    return Recipe(LOSSES["squared"], l2, _number(y, estimator), weights, intercept)
-
-
-def _one_alpha(estimator: Estimator, alpha: Any) -> float:
+    # a model that tunes itself has the alpha that it chose
+    alpha = getattr(estimator, "alpha_", getattr(estimator, "alpha", 0.0))
     if np.size(alpha) != 1:
         raise UnsupportedModelError(
             f"{type(estimator).__name__} with an alpha for each output is not supported: fit one model per output."
         )
-    return float(np.ravel(alpha)[0])
+    return float(np.ravel(alpha)[0]) / y.shape[0]
 
 
-def _ridge_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
-    if getattr(estimator, "positive", False):
-        _positive(estimator)
-    l2, intercept = _one_alpha(estimator, alpha) / y.shape[0], bool(estimator.fit_intercept)
+def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    """The squared loss of one number, or of several at once."""
+    l2, intercept = _l2_of(estimator, y), bool(estimator.fit_intercept)
+    if y.ndim == 2 and y.shape[1] > 1:
+        return Recipe(SEVERAL_NUMBERS, l2, label_numbers(y, estimator), weights, intercept)
+    return Recipe(LOSSES["squared"], l2, _number(y, estimator), weights, intercept)
+
+
+def _linear_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    l2, intercept = _l2_of(estimator, y), bool(estimator.fit_intercept)
     classes = known_classes(estimator)
     labels = class_numbers(estimator, y) if classes.shape[0] > 2 else 2.0 * _class_one(y, estimator) - 1.0
     if estimator.class_weight:
@@ -321,10 +296,10 @@ def frozen(estimator: Estimator) -> Json:
 
 RECIPES: dict[type, Callable[[Any, NDArray[Any], Vector | None], Recipe]] = {
     linear_model.LinearRegression: _linear,
-    linear_model.Ridge: _ridge,
-    linear_model.RidgeCV: _ridge_cv,
-    linear_model.RidgeClassifier: _ridge_classifier,
-    linear_model.RidgeClassifierCV: _ridge_classifier,
+    linear_model.Ridge: _linear,
+    linear_model.RidgeCV: _linear,
+    linear_model.RidgeClassifier: _linear_classifier,
+    linear_model.RidgeClassifierCV: _linear_classifier,
     linear_model.LogisticRegression: _logistic,
     linear_model.LogisticRegressionCV: _logistic_cv,
     linear_model.PoissonRegressor: _deviance("poisson"),

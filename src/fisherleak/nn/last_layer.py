@@ -30,7 +30,7 @@ from fisherleak.leakage.compositions import label_ratio
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
-from fisherleak.models.minimum import REFUSED
+from fisherleak.models.read import REFUSED
 from fisherleak.nn.heads import Head, Heads
 from fisherleak.nn.information_through_network import Through
 from fisherleak.nn.input_leakage import InputLeakage

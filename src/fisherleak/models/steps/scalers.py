@@ -25,6 +25,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.steps.flow import steps_within
 from fisherleak.models.steps.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
 LEARN_NOTHING = (preprocessing.PolynomialFeatures, preprocessing.FunctionTransformer, preprocessing.Normalizer)
@@ -95,10 +96,7 @@ def declared(step: Estimator) -> bool:
 
 def has_scalers(step: Estimator) -> bool:
     """Whether a fitted model or step holds a scaler."""
-    if type(step) in SCALERS:
-        return True
-    children = [child for name in ("transformers_", "transformer_list", "steps") for child in getattr(step, name, ())]
-    return any(has_scalers(child[1]) for child in children)
+    return any(type(each) in SCALERS for each in steps_within(step))
 
 
 def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:

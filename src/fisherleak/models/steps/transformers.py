@@ -18,8 +18,21 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
-from fisherleak.models.steps.curved_steps import one_hot, ordinal, polynomial, splines
-from fisherleak.models.steps.flow import Block, Flow, joined, kept, linear, output, scaled, unfed
+from fisherleak.models.steps.flow import (
+    Block,
+    Flow,
+    joined,
+    kept,
+    linear,
+    one_hot,
+    ordinal,
+    output,
+    polynomial,
+    scaled,
+    splines,
+    steps_within,
+    unfed,
+)
 from fisherleak.models.steps.imputers import CentreImputer, absent_cells
 
 
@@ -55,15 +68,7 @@ def every_step(model: Estimator) -> Iterator[Estimator]:
     """The steps before a pipeline's model, and the steps within them."""
     if isinstance(model, pipeline.Pipeline):
         for _, step in model.steps[:-1]:
-            yield from _within(step)
-
-
-def _within(step: Estimator) -> Iterator[Estimator]:
-    if step is not None and not isinstance(step, str):
-        yield step
-        for name in ("transformers_", "transformer_list", "steps"):
-            for child in getattr(step, name, ()):
-                yield from _within(child[1])
+            yield from steps_within(step)
 
 
 def filled_by_other_rows(model: Estimator, table: Table, y: Any) -> Estimator | None:
