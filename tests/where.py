@@ -218,10 +218,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "cli/test_scale.py",
         "cli/test_start.py",
     ),
-    "cli/_audit_tables.py": (
-        "cli/commands/test_audit.py",
-        "cli/test_layout.py",
-    ),
     "cli/_complete.py": ("cli/test_start.py",),
     "cli/_options.py": (
         "cli/test_wording.py",
@@ -314,7 +310,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "models/steps/test_transformers.py",
         "models/test_read.py",
     ),
-    "report/wording/words.py": (
+    "report/words.py": (
         "report/test_render.py",
         "training/test_people.py",
     ),
@@ -355,12 +351,12 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "protection/irfil/test_irfil.py",
         "_support/test_arrays.py",
     ),
-    "report/wording/assumptions.py": (
+    "report/assumptions.py": (
         "cli/test_classes.py",
         "cli/commands/test_answers.py",
         "cli/commands/test_audit.py",
     ),
-    "report/wording/sentences.py": (
+    "report/sentences.py": (
         "report/test_render.py",
         "report/test_summarise.py",
     ),

@@ -28,7 +28,7 @@ from fisherleak._support.numbers import (
     share,
     signed_percent,
 )
-from fisherleak.report.wording.sentences import any_value, chosen_how, membership_sentence
+from fisherleak.report.sentences import any_value, chosen_how, membership_sentence
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from fisherleak.auditing.summary_parts import (
     utility_curve,
 )
 from fisherleak.releasing.cards.enough_people import sharing_classes
-from fisherleak.report.wording.assumptions import assumptions_of, policy_scope, unread_cells
+from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.design.gaps import MISSING
 from fisherleak.training.noise_words import has_shape, name_of

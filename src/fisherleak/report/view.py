@@ -23,8 +23,8 @@ from fisherleak.auditing.report_summary import (
     PriceAtLimit,
     Summary,
 )
-from fisherleak.report.wording.sentences import columns_used, difference_sentence, lines_of
-from fisherleak.report.wording.verdict import prices_in_words
+from fisherleak.report.sentences import columns_used, difference_sentence, lines_of
+from fisherleak.report.verdict import prices_in_words
 from fisherleak.training.defaults import EVEN_ODDS
 
 LONGEST_TEXT = 400

@@ -10,7 +10,7 @@ import typer
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
-from fisherleak.cli._complete import answered
+from fisherleak.cli._complete import ANSWERED, offered
 from fisherleak.cli._print import say_reading, show_answers
 from fisherleak.errors import InvalidInputError
 
@@ -39,7 +39,7 @@ def answers(
         typer.Option(
             "--of",
             metavar="WHAT",
-            autocompletion=answered,
+            autocompletion=offered(ANSWERED),
             help="What is answered: score (default), probability, or label (drawn from the model's own probability).",
         ),
     ] = "score",

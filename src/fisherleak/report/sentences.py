@@ -14,7 +14,7 @@ from fisherleak._support.numbers import (
     signed_percent,
 )
 from fisherleak.auditing.report_summary import AttackResult, Diagnostics, Group, MembershipFound, Summary
-from fisherleak.report.wording.words import Word
+from fisherleak.report.words import Word
 
 NOT_PROMISED: tuple[Word, ...] = (
     Word(
