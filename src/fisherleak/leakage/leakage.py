@@ -26,25 +26,26 @@ from fisherleak.engine.norms.compositions.shaped_releases import ShapedOutputs
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
 from fisherleak.leakage.etas import EtasOfValues
+from fisherleak.leakage.measurement import refuse_lazy_groups
 from fisherleak.leakage.membership_distance import (
     RowsFrame,
     acting_in,
     certain,
     membership_kind_of,
     membership_of,
-    refuse_lazy_groups,
 )
 from fisherleak.leakage.rows_of_people import (
     refuse_people,
 )
 from fisherleak.leakage.shares import rms_etas, share_of
-from fisherleak.models import Table
 from fisherleak.rows.selection import rows_by_group
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import pandas
     from typing_extensions import TypeIs
+
+    from fisherleak.models import Table
 
 
 @dataclass(frozen=True, repr=False)

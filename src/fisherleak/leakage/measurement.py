@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
@@ -26,13 +26,13 @@ from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import Frame
 from fisherleak.engine.norms import one_release
-from fisherleak.errors import LooseFitWarning
-from fisherleak.models import Queried, Reading, Table
+from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.rows import sum_rows
 
 if TYPE_CHECKING:
     from fisherleak.leakage.leakage import Leakage
     from fisherleak.leakage.membership_distance import RowsFrame
+    from fisherleak.models import Queried, Reading, Table
 
 
 def measurement(leak: Leakage) -> Measurement:
@@ -155,6 +155,16 @@ class Measurement:
         """The same leakage about other attributes of the same features; ``names`` are of features that bounds frame."""
         return self._leak._read_as(attributes, table, names)
 
+
+def refuse_lazy_groups(X: Any, what: str = "membership_by_group") -> None:
+    """Refuse rows that are not in memory: those of a group may be anywhere."""
+    if is_lazy(X):
+        raise InvalidInputError(
+            f"{what} needs rows in memory, and X is a Dask array: measure a sample that fits, X.compute()."
+        )
+
+
+# What a model's distance from its minimum does to eta
 
 WRONG = 1.01
 """Factor on an eta that is reported as given past which it is called wrong."""

@@ -38,7 +38,7 @@ from fisherleak.models.steps.imputers import CentreImputer, absent_cells
 
 def through(transformer: Estimator, flow: Flow) -> Flow:
     """The flow after a fitted transformer, or a refusal by class name."""
-    if transformer is None or _is(transformer, "passthrough"):
+    if transformer is None or transformer == "passthrough":
         return flow
     if type(transformer) in READERS:
         if type(transformer) in ARITHMETIC:
@@ -217,7 +217,7 @@ def _union(transformer: Estimator, flow: Flow) -> Flow:
         raise UnsupportedModelError(
             "FeatureUnion with transformer_weights is not supported: scale the features instead."
         )
-    parts = [through(step, flow) for _, step in transformer.transformer_list if not _is(step, "drop")]
+    parts = [through(step, flow) for _, step in transformer.transformer_list if step != "drop"]
     return joined(transformer, flow, parts)
 
 
@@ -237,11 +237,7 @@ def chosen_columns(transformer: Estimator, table: Table) -> list[tuple[Any, list
         # scikit-learn 1.6 announces another form of the remainder's columns; both are read
         warnings.simplefilter("ignore", FutureWarning)
         chosen = [(step, positions_in(columns, table)) for _, step, columns in transformer.transformers_]
-    return [(step, positions) for step, positions in chosen if positions and not _is(step, "drop")]
-
-
-def _is(step: Estimator, word: str) -> bool:
-    return isinstance(step, str) and step == word
+    return [(step, positions) for step, positions in chosen if positions and step != "drop"]
 
 
 def positions_in(columns: Any, table: Table) -> list[int]:
