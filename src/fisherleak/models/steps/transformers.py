@@ -102,15 +102,10 @@ def _refusal(transformer: Estimator) -> str:
 # One function for each transformer
 
 
-def _standard_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    table = output(transformer, flow)
-    scale = transformer.scale_ if transformer.with_std else None
+def _scaler(transformer: Estimator, flow: Flow) -> Flow:
+    """Each column over its scale, where there is one."""
+    table, scale = output(transformer, flow), transformer.scale_
     return scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
-
-
-def _robust_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    table = output(transformer, flow)
-    return scaled(flow, table, 1.0 / transformer.scale_ if transformer.with_scaling else np.ones(len(table.names)))
 
 
 def _min_max_scaler(transformer: Estimator, flow: Flow) -> Flow:
@@ -128,10 +123,6 @@ def _min_max_scaler(transformer: Estimator, flow: Flow) -> Flow:
         for key, block in after.blocks.items()
     }
     return replace(after, blocks=blocks)
-
-
-def _max_abs_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    return scaled(flow, output(transformer, flow), 1.0 / transformer.scale_)
 
 
 def _components(transformer: Estimator, flow: Flow) -> Flow:
@@ -260,10 +251,10 @@ def positions_in(columns: Any, table: Table) -> list[int]:
 
 
 READERS: dict[type, Callable[[Any, Flow], Flow]] = {
-    preprocessing.StandardScaler: _standard_scaler,
-    preprocessing.RobustScaler: _robust_scaler,
+    preprocessing.StandardScaler: _scaler,
+    preprocessing.RobustScaler: _scaler,
     preprocessing.MinMaxScaler: _min_max_scaler,
-    preprocessing.MaxAbsScaler: _max_abs_scaler,
+    preprocessing.MaxAbsScaler: _scaler,
     preprocessing.OneHotEncoder: one_hot,
     preprocessing.OrdinalEncoder: ordinal,
     preprocessing.PolynomialFeatures: polynomial,
