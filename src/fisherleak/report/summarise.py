@@ -10,7 +10,7 @@ import numpy as np
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak.auditing import report_summary as record
-from fisherleak.auditing.exposure.columns import ColumnFigures
+from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import MOST_LISTED, Spread
 from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE
 from fisherleak.auditing.exposure.revealed import HALF, Share, share_of
@@ -250,18 +250,25 @@ def _attribute(audit: Audit, figures: ColumnFigures, share: Share | None) -> rec
         name=feature.name,
         kind="number" if feature.has_share else "category",
         eta_column=figures.joint / scale,
-        eta_max=figures.largest / scale,
-        eta_mean=figures.mean / scale,
-        eta_median=figures.median / scale,
         error_least=scale / figures.largest if figures.largest > 0 else None,
         error_typical=scale / figures.median if figures.median > 0 else None,
         spread=feature.prior if feature.has_share else None,
-        worst_row=audit.names[figures.worst][0],
         yes_no=feature.yes_no,
         step=feature.step if feature.yes_no else 1.0,
-        worst_person=_person(audit, figures.worst),
-        revealed=_share(audit, share),
+        **_most_exposed(audit, figures, share),
     )
+
+
+def _most_exposed(audit: Audit, figures: ColumnFigures | LabelFigures, share: Share | None) -> dict[str, Any]:
+    """Of a column, or of the target: etas of its values, who is most exposed, and the share that is revealed."""
+    return {
+        "eta_max": figures.largest / audit.unit_scale,
+        "eta_mean": figures.mean / audit.unit_scale,
+        "eta_median": figures.median / audit.unit_scale,
+        "worst_row": audit.names[figures.worst][0],
+        "worst_person": _person(audit, figures.worst),
+        "revealed": _share(audit, share),
+    }
 
 
 def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
@@ -274,16 +281,11 @@ def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
 
 def _label(audit: Audit) -> record.Label:
     """What is revealed about the target, in its own unit."""
-    figures, scale = audit.label, audit.unit_scale
+    target = audit.design.target
     return record.Label(
-        name=audit.design.target.name,
-        kind="category" if audit.design.target.classes else "number",
-        eta_max=figures.largest / scale,
-        eta_mean=figures.mean / scale,
-        eta_median=figures.median / scale,
-        worst_row=audit.names[figures.worst][0],
-        worst_person=_person(audit, figures.worst),
-        revealed=_share(audit, audit.revealed()[-1]),
+        name=target.name,
+        kind="category" if target.classes else "number",
+        **_most_exposed(audit, audit.label, audit.revealed()[-1]),
     )
 
 
