@@ -104,7 +104,8 @@ def _number(y: NDArray[Any], estimator: Estimator) -> Vector:
         y = y[:, 0]
     if y.ndim != 1:
         raise UnsupportedModelError(f"{type(estimator).__name__} with several outputs is not supported: fit one each.")
-    return label_numbers(y, estimator)
+    numbers: Vector = label_numbers(y, estimator)
+    return numbers
 
 
 def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
@@ -167,7 +168,7 @@ def _l2_of(estimator: Estimator, y: NDArray[Any]) -> float:
         raise UnsupportedModelError(
             f"{type(estimator).__name__} with an alpha for each output is not supported: fit one model per output."
         )
-    return float(np.ravel(alpha)[0]) / y.shape[0]
+    return float(float(np.ravel(alpha)[0]) / y.shape[0])
 
 
 def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
