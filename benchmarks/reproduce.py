@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
 from fisherleak.reproduce import reproduce
-from fisherleak.reproduce.experiments.figure6 import L2S, SIGMAS, TRIALS
+from fisherleak.reproduce.attribute_attacks import L2S, SIGMAS, TRIALS
 
 ROWS = 100
 

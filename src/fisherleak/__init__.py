@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from fisherleak.errors import UncountedScaleWarning as UncountedScaleWarning
     from fisherleak.errors import UnsupportedModelError as UnsupportedModelError
     from fisherleak.leakage.compositions import compose as compose
-    from fisherleak.leakage.gradient_leakage import gradients as gradients
     from fisherleak.leakage.leakage import Leakage as Leakage
+    from fisherleak.leakage.measure import gradients as gradients
     from fisherleak.leakage.measure import measure as measure
     from fisherleak.leakage.query_budget import queries_until as queries_until
     from fisherleak.protection.calibrate.calibration import calibrate as calibrate
@@ -89,10 +89,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "engine.jacobian.perturbation": ("Attribute",),
     "errors": _ERRORS,
     "leakage.query_budget": ("queries_until",),
-    "leakage.gradient_leakage": ("gradients",),
     "leakage.compositions": ("compose",),
     "leakage.leakage": ("Leakage",),
-    "leakage.measure": ("measure",),
+    "leakage.measure": ("gradients", "measure"),
     "protection.calibrate.calibration": ("calibrate",),
     "protection.calibrate.etas_with_noise_counted": ("CountedEtas", "counted"),
     "protection.frontier.frontier": ("Frontier",),

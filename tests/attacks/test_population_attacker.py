@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fisherleak as fl
-from attacks.clinic import people, pipeline
+from attacks.clinic import DOSE, TABLE, people, pipeline
 from fisherleak.attacks import population_attacker
 
 
@@ -99,3 +99,12 @@ def test_missing_values_of_other_columns_are_filled_and_said() -> None:
     model = make_pipeline(ColumnTransformer(steps, sparse_threshold=0), Ridge()).fit(table, y)
     attack = fl.attacks.Ideal(model, table, y, "kind")
     assert attack.accuracy(fl.Gaussian(1.0)).mean() > 0.95
+
+
+def test_a_prior_is_matched_by_value() -> None:
+    model = pipeline(Ridge(alpha=0.5)).fit(TABLE, DOSE)
+    counts = TABLE["gene"].value_counts(normalize=True)  # the most frequent first, unlike the candidates
+    by_series = fl.attacks.Prior(model, TABLE, DOSE, "gene", prior=counts)
+    np.testing.assert_allclose(by_series.prior, fl.attacks.Prior(model, TABLE, DOSE, "gene").prior)
+    huge = fl.attacks.Prior(model, TABLE, DOSE, "gene", prior=[1e308] * 3)
+    np.testing.assert_allclose(huge.prior, 1 / 3)

@@ -21,7 +21,7 @@ from fisherleak.auditing.policy.advice import FROM_ROWS, advice_on
 from fisherleak.auditing.policy.policy import Policy, policy_of
 from fisherleak.cli import main
 from fisherleak.report.summarise import summary_of_audit
-from fisherleak.report.wording.verdict import verdict_text
+from fisherleak.report.verdict import verdict_text
 from fisherleak.tables import from_frame
 from fisherleak.tables.design.repeated_rows import near_copies_note
 

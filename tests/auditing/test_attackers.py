@@ -155,7 +155,7 @@ def test_a_class_of_one_row_stops_no_audit() -> None:
 
 
 def test_learners_learn_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fisherleak.attacks import informed, population_attacker
+    from fisherleak.attacks import informed_and_served, population_attacker
 
     learned = []
 
@@ -163,7 +163,7 @@ def test_learners_learn_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) 
         learned.append(target.name)
         return population_attacker.learned_from(target)
 
-    monkeypatch.setattr(informed, "learned_from", counted)
+    monkeypatch.setattr(informed_and_served, "learned_from", counted)
     found = attack_all(table_under_attack(trained), ["habit"], 0.05)
     assert learned == ["habit"]
     model, frame, labels = pipeline_of(trained)

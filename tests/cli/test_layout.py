@@ -81,7 +81,7 @@ def test_every_command_fits(fisherleak: Command, people: Path, tmp_path: Path, m
         assert len(done.out) > 60
         assert too_long(done.out) == [], line[0]
         assert line[0] == "predict" or len(done.out.rstrip("\n").split("\n")) <= 24, line[0]
-        assert line[0] in ("predict", "audit") or long_sentences(done.out) == [], line[0]  # test_digest has audits
+        assert line[0] in ("predict", "audit") or long_sentences(done.out) == [], line[0]  # test_print_audit has audits
 
 
 def test_verify_begins_with_its_verdict(fisherleak: Command, people: Path, tmp_path: Path) -> None:

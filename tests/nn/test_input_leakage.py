@@ -8,7 +8,7 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.nn.heads import Whitening
-from fisherleak.nn.library import derivatives
+from fisherleak.nn.row_maps import derivatives
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 nn = torch.nn

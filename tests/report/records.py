@@ -8,8 +8,8 @@ from typing import Any
 from fisherleak.auditing.fitted_models import measured_leakage
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.report_summary import read_summary
-from fisherleak.cli import _digest
-from fisherleak.report.wording import sentences, verdict
+from fisherleak.cli import _print_audit
+from fisherleak.report import sentences, verdict
 from report import sample
 
 Json = Mapping[str, Any]
@@ -28,7 +28,7 @@ def utility_between(summary: Json, scale: float) -> float | None:
 
 
 def show_audit(summary: Json) -> None:
-    _digest.show_audit(read_summary(summary), verbose=True)
+    _print_audit.show_audit(read_summary(summary), verbose=True)
 
 
 def summary_of_leakage(*leak: Any, **options: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import fisherleak as fl
 from fisherleak._support.numbers import number, percent, percent_at_most
 from fisherleak.report import render
 from fisherleak.report.render import embedded
-from fisherleak.report.wording.words import WORDS
+from fisherleak.report.words import WORDS
 from report import sample
 
 pytest.importorskip("pandas")

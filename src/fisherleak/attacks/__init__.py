@@ -10,11 +10,9 @@ from typing import Any
 from fisherleak._support.checks import warn_renamed
 from fisherleak.attacks.base import Attacker, Outcome
 from fisherleak.attacks.black_box import BlackBox
-from fisherleak.attacks.informed import Informed
+from fisherleak.attacks.informed_and_served import Informed, Served
 from fisherleak.attacks.membership import Membership, MembershipOutcome
-from fisherleak.attacks.population_attacker import Ideal
-from fisherleak.attacks.prior import Prior
-from fisherleak.attacks.served_answers import Served
+from fisherleak.attacks.population_attacker import Ideal, Prior
 from fisherleak.attacks.white_box import WhiteBox
 
 __all__ = [

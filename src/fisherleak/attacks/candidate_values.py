@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,13 +59,7 @@ def values_of_label(
     known = rows_by_group(labels, numbers.shape[0])
     chosen = list(known) if values is None else _listed(values, "label")
     _check_candidates(chosen, "label")
-    codes = np.full(numbers.shape[0], -1)
-    for code, value in enumerate(chosen):
-        if value not in known:
-            raise InvalidInputError(
-                f"values has {value!r}, which the label never has. {nearest(str(value), [str(v) for v in known])}"
-            )
-        codes[host(known[value])] = code
+    codes = _codes_of(chosen, known, numbers.shape[0], "the label")
     encoded = tuple(float(numbers[int(known[value][0])]) for value in chosen)
     return tuple(chosen), encoded, like(codes, y, namespace(y))
 
@@ -102,10 +96,7 @@ def values_of_column(
     known = _known(column, table.n, name, numeric)
     if values is None:
         if numeric and len(known) > MOST_NUMBERS:
-            raise InvalidInputError(
-                f"Column '{name}' is numeric with {len(known)} different values: pass the candidates that the attacker "
-                f"considers, such as values=[{min(known):g}, {max(known):g}]."
-            )
+            _refuse_many(name, len(known), min(known), max(known))
         chosen = list(known)
         if len(chosen) == 1:
             raise InvalidInputError(
@@ -117,15 +108,7 @@ def values_of_column(
     samples = tuple(int(known[value][0]) if value in known else None for value in chosen)
     if numeric:
         return tuple(chosen), samples, _nearest_numbers(column.astype(np.float64), chosen, name)
-    for value in chosen:
-        if value not in known:
-            raise InvalidInputError(
-                f"values has {value!r}, which column '{name}' never has. {nearest(str(value), [str(v) for v in known])}"
-            )
-    codes = np.full(table.n, -1)
-    for code, value in enumerate(chosen):
-        codes[known[value]] = code
-    return tuple(chosen), samples, codes
+    return tuple(chosen), samples, _codes_of(chosen, known, table.n, f"column '{name}'")
 
 
 def _values_in_place(column: Array, name: str, values: Any) -> tuple[tuple[Any, ...], tuple[int | None, ...], Array]:
@@ -134,10 +117,7 @@ def _values_in_place(column: Array, name: str, values: Any) -> tuple[tuple[Any, 
     found = xp.unique_values(column)
     if values is None:
         if found.shape[0] > MOST_NUMBERS:
-            raise InvalidInputError(
-                f"Column '{name}' is numeric with {found.shape[0]} different values: pass the candidates that the attacker "
-                f"considers, such as values=[{float(xp.min(found)):g}, {float(xp.max(found)):g}]."
-            )
+            _refuse_many(name, found.shape[0], float(xp.min(found)), float(xp.max(found)))
         chosen = np.sort(host(found)).tolist()
     else:
         chosen = _listed(host(values) if hasattr(values, "shape") else values, name)
@@ -145,6 +125,25 @@ def _values_in_place(column: Array, name: str, values: Any) -> tuple[tuple[Any, 
     matches = [column == value for value in chosen]
     samples = tuple(int(xp.argmax(xp.astype(match, xp.int64))) if bool(xp.any(match)) else None for match in matches)
     return tuple(chosen), samples, _nearest_numbers(xp.astype(column, xp.float64, copy=True), chosen, name)
+
+
+def _refuse_many(name: str, count: int, low: float, high: float) -> NoReturn:
+    raise InvalidInputError(
+        f"Column '{name}' is numeric with {count} different values: pass the candidates that the attacker considers, such as "
+        f"values=[{low:g}, {high:g}]."
+    )
+
+
+def _codes_of(chosen: list[Any], known: dict[Any, Any], n: int, whose: str) -> NDArray[np.int64]:
+    """The candidate of every row, -1 where there is none, from the rows of each value; one that no row has is refused."""
+    codes = np.full(n, -1)
+    for code, value in enumerate(chosen):
+        if value not in known:
+            raise InvalidInputError(
+                f"values has {value!r}, which {whose} never has. {nearest(str(value), [str(v) for v in known])}"
+            )
+        codes[host(known[value])] = code
+    return codes
 
 
 def _check_candidates(chosen: list[Any], name: str) -> None:

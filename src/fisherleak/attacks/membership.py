@@ -181,7 +181,8 @@ class Membership:
         check_normal(noise)
         unit = noise.rescaled(1.0)
         if self._known is None or self._known[0] != unit:
-            self._known = unit, self._norms(unit)
+            # lengths of the moves, by the information of the noise at scale 1
+            self._known = unit, removal_norms(self._jacobian.with_noise(unit), rows=self.rows, sets=self._sets)
         return self._known[1] / noise.scale
 
     def _equivalent(self, noise: Any) -> Array:
@@ -207,10 +208,6 @@ class Membership:
                 "simulate it, attack.simulate(noise)."
             )
         return FromGram.of_mechanism(own, noise)
-
-    def _norms(self, noise: Noise) -> Array:
-        """Lengths of the moves, by the information of the noise at scale 1."""
-        return removal_norms(self._jacobian.with_noise(noise), rows=self.rows, sets=self._sets)
 
     def auc(self, noise: Noise) -> Array:
         r"""Area under the ROC curve of the best test for each row, (m,): :math:`\Phi(\mu / \sqrt 2)`; chance is 0.5.

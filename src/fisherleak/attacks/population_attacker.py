@@ -1,4 +1,4 @@
-"""What the population gives away: the attribute learned from the other columns and the label, without any released model."""
+"""What the population gives away without any released model: the commonest value, and what other columns and the label say."""
 
 from __future__ import annotations
 
@@ -249,3 +249,24 @@ def _numbers(table: Table, position: int) -> Vector:
         return column.astype(np.float64)
     text = np.array([str(value) for value in column.tolist()], dtype=object)
     return np.asarray(OrdinalEncoder().fit_transform(text[:, None])[:, 0])
+
+
+class Prior(Attacker):
+    """Always guesses the most probable value; looks at no model. Parameters as for every attacker.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fisherleak as fl
+    >>> X, y = np.array([[0.0, 1.0], [1.0, 2.0], [1.0, -1.0]]), np.array([1.0, 3.0, -1.0])
+    >>> fl.attacks.Prior(fl.minimise(X, y), X, y, attribute=0).infer()
+    array([1., 1., 1.])
+    """
+
+    name = "prior"
+    of_people = True
+    sees_model = False
+    by_answers = True
+
+    def guess(self, theta: Vector, noise: Noise | None = None) -> Codes:
+        return np.broadcast_to(self.target.believed, (theta.shape[0], self.target.m))

@@ -75,6 +75,8 @@ class WhiteBox(Attacker):
     """
 
     name = "white-box"
+    names = ("white-box", "white-box with prior")
+    """Without the prior, and with it."""
     of_people = True
     _shared: StartingFit | None = None
     """What all replacements in the same rows share, where several columns are attacked."""
@@ -96,7 +98,7 @@ class WhiteBox(Attacker):
 
     def _use(self, prior: bool) -> None:
         self.use_prior = prior
-        self.name = "white-box with prior" if prior else "white-box"
+        self.name = self.names[prior]
 
     def with_prior(self, use_prior: bool) -> WhiteBox:
         """The same attack with or without the prior; what the parameters' moves cost is paid once."""

@@ -32,29 +32,9 @@ from fisherleak.cli._wording import in_options
 from fisherleak.errors import FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
+    from fisherleak.releasing.files.released_files import SavedModel
     from fisherleak.tables import RawTable, Room
-    from fisherleak.training.trained_model import Settings
-
-__all__ = [
-    "BAD",
-    "bounds_from",
-    "check_places",
-    "command_line",
-    "emit",
-    "emit_json",
-    "files_of",
-    "interruptible",
-    "levels_from",
-    "over_from",
-    "printable",
-    "quietly",
-    "room_for",
-    "say",
-    "settings_from",
-    "source_table",
-    "spread_from",
-    "status_of",
-]
+    from fisherleak.training.trained_model import Settings, Trained
 
 BAD = 2
 EXAMPLE_TARGET = "progression"
@@ -152,6 +132,27 @@ def spread_from(given: Sequence[str] | None) -> dict[str, float]:
             raise InvalidInputError(f"--spread names '{name}' twice; give each column once.")
         found[name] = value
     return found
+
+
+def what_decides(released: Path | None, given: Mapping[str, Any], noise: float | None) -> Settings | Path:
+    """What decides the model that is measured: options, or a released file, beside which these options are refused."""
+    if released is None:
+        return settings_from(**given)
+    decided_by_card(**given, noise=noise)
+    return released
+
+
+def fitted_or_released(
+    decided: Settings | Path, table: str, form: Mapping[str, Any]
+) -> tuple[Trained, Settings, SavedModel | None]:
+    """The model that is fitted to a table by settings; or that of a released file, fitted again, and the file."""
+    from fisherleak.releasing.files.released_files import load_model, retrain
+    from fisherleak.training.trained_model import train
+
+    if not isinstance(decided, Path):
+        return train(source_table(table, **form), decided), decided, None
+    saved = load_model(decided)
+    return retrain(saved, source_table(table, **form)), saved.settings, saved
 
 
 def decided_by_card(**given: Any) -> None:

@@ -7,32 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import SupportsIndex
 
 import typer
 
 from fisherleak.reproduce import NAMES
-
-__all__ = [
-    "ANSWERED",
-    "METRICS",
-    "MODELS",
-    "OVER",
-    "PUBLIC",
-    "SHAPES",
-    "answered",
-    "columns",
-    "columns_to_set",
-    "items",
-    "known_to_all",
-    "marks",
-    "metrics",
-    "models",
-    "shapes",
-    "ways",
-    "whose_etas",
-]
 
 MODELS = ("auto", "linear", "logistic", "softmax", "poisson", "gamma")
 """Those of ``audit.kinds``, which loads scikit-learn."""
@@ -46,6 +26,8 @@ SHAPES = ("isotropic", "hessian", "least-loss")
 """Those of ``protection.calibrate.shapes``, which loads scikit-learn."""
 WAYS = ("impute", "drop")
 """Those of ``tables.decide.choices``."""
+MARKS = (".", ",")
+"""Decimal marks."""
 ANSWERED = ("score", "probability", "label")
 """Those of ``audit.query_log``, which loads scikit-learn."""
 ASKED = "_FISHERLEAK_COMPLETE"
@@ -73,39 +55,12 @@ class Typed(str):
         return self.name.startswith(prefix, *span)
 
 
-def models() -> list[str]:
-    """Kinds of models."""
-    return list(MODELS)
+def offered(words: Sequence[str]) -> Callable[[], list[str]]:
+    """What is offered for an option that takes one of these."""
+    return lambda: list(words)
 
 
-def known_to_all() -> list[str]:
-    """What attackers can be taken to know."""
-    return list(PUBLIC)
-
-
-def metrics() -> list[str]:
-    """Measures of utility."""
-    return list(METRICS)
-
-
-def ways() -> list[str]:
-    """What becomes of missing cells."""
-    return list(WAYS)
-
-
-def whose_etas() -> list[str]:
-    """Whose etas a limit can be on."""
-    return list(OVER)
-
-
-def shapes() -> list[str]:
-    """Shapes of noise."""
-    return list(SHAPES)
-
-
-def answered() -> list[str]:
-    """What an interface may answer."""
-    return list(ANSWERED)
+metrics = offered(METRICS)
 
 
 def items(ctx: typer.Context) -> list[str]:
@@ -132,11 +87,6 @@ def columns(ctx: typer.Context) -> list[str]:
 def columns_to_set(ctx: typer.Context) -> list[str]:
     """The same for options that take COLUMN=…: the column and the sign behind it."""
     return [name + "=" for name in columns(ctx)]
-
-
-def marks() -> list[str]:
-    """Decimal marks."""
-    return [".", ","]
 
 
 def _table(ctx: typer.Context) -> str | None:

@@ -14,8 +14,6 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "heeding_interrupts", "interrupt"]
-
 INTERRUPTED = "interrupted; nothing was written."
 IMPORTING = "<frozen importlib"
 WRITING = tuple(f"_support{os.sep}{name}.py" for name in ("atomic", "locked"))

@@ -11,23 +11,6 @@ from collections.abc import Sequence
 from fisherleak._support.numbers import number, plus_minus
 from fisherleak.cli._common import emit, printable
 
-__all__ = [
-    "SCREEN",
-    "digits",
-    "histogram",
-    "inverse",
-    "lines",
-    "pair_lines",
-    "pairs",
-    "paragraph",
-    "screen",
-    "sentences",
-    "table",
-    "table_lines",
-    "that_fit",
-    "wrapped",
-]
-
 SCREEN = 24
 """Lines of 80 columns."""
 
@@ -38,17 +21,8 @@ def paragraph(text: str, start: str = "") -> None:
     emit("\n" * before + wrapped(start, text.strip("\n")) + "\n" * after)
 
 
-def digits(value: float | None) -> str:
-    """A number as the report writes it, a sentence's dash where there is none."""
-    return number(value)
-
-
 def inverse(value: float) -> str:
     return plus_minus(1 / value if value > 0 else None)
-
-
-def pairs(items: Sequence[tuple[str, str]]) -> None:
-    emit("\n".join(pair_lines(items)))
 
 
 def pair_lines(items: Sequence[tuple[str, str]]) -> list[str]:
@@ -132,5 +106,5 @@ def histogram(values: Sequence[float], bins: int = 12, width: int = 48) -> list[
     found = []
     for k, count in enumerate(counts):
         bar = "#" * (max(1, round(width * count / max(counts))) if count else 0)
-        found.append(f"  {digits(top * k / bins):>9} to {digits(top * (k + 1) / bins):<9} {bar} {count}")
+        found.append(f"  {number(top * k / bins):>9} to {number(top * (k + 1) / bins):<9} {bar} {count}")
     return found

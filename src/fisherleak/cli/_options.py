@@ -13,40 +13,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from fisherleak.cli._complete import columns, columns_to_set, known_to_all, marks, models, shapes, ways, whose_etas
+from fisherleak.cli._complete import MARKS, MODELS, OVER, PUBLIC, SHAPES, WAYS, columns, columns_to_set, offered
 from fisherleak.training.defaults import DEFAULT_L2
-
-__all__ = [
-    "L2",
-    "Bounds",
-    "Cluster",
-    "Debug",
-    "Form",
-    "Group",
-    "HeldOut",
-    "Id",
-    "Json",
-    "Levels",
-    "Memory",
-    "Missing",
-    "Model",
-    "Over",
-    "Overwrite",
-    "Person",
-    "Public",
-    "Quick",
-    "Quiet",
-    "Reading",
-    "Released",
-    "RowsPerPerson",
-    "Seed",
-    "Shape",
-    "Table",
-    "Target",
-    "Verbose",
-    "column",
-    "grouped",
-]
 
 column = functools.partial(typer.Option, metavar="COLUMN", autocompletion=columns)
 """An option that takes a column of the table."""
@@ -65,7 +33,7 @@ Over = Annotated[
     typer.Option(
         "--over",
         metavar="WHOSE",
-        autocompletion=whose_etas,
+        autocompletion=offered(OVER),
         help="Whose etas a release limits: any-record (any record within the bounds), or max (the rows that are there; the "
         "noise scale then reveals a little about one of them).",
     ),
@@ -75,7 +43,7 @@ Shape = Annotated[
     typer.Option(
         "--shape",
         metavar="SHAPE",
-        autocompletion=shapes,
+        autocompletion=offered(SHAPES),
         help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, reveals more "
         "by itself). Without it the limit, the bounds and the number of rows decide.",
     ),
@@ -98,7 +66,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="KIND",
-        autocompletion=models,
+        autocompletion=offered(MODELS),
         help="auto (default), linear, logistic, softmax, poisson or gamma.",
     ),
 ]
@@ -111,7 +79,7 @@ Public = Annotated[
     typer.Option(
         "--public",
         metavar="WHAT",
-        autocompletion=known_to_all,
+        autocompletion=offered(PUBLIC),
         help="What attackers are taken to know beside the release: nothing (default: what scaling learned is counted too), or "
         "preprocessing (the paper's assumption).",
     ),
@@ -124,7 +92,7 @@ Decimal = Annotated[
     typer.Option(
         "--decimal",
         metavar="MARK",
-        autocompletion=marks,
+        autocompletion=offered(MARKS),
         help="Decimal mark of numbers written as text: . or , (found by column).",
     ),
 ]
@@ -152,7 +120,7 @@ Missing = Annotated[
     typer.Option(
         "--missing",
         metavar="WAY",
-        autocompletion=ways,
+        autocompletion=offered(WAYS),
         help="Missing cells: impute (default: filled inside the model, and counted), or drop (rows that lack one).",
     ),
 ]

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record
     from fisherleak.training.utility import Tradeoff
 
-__all__ = [
-    "COUNTED",
-    "MOST_LISTED",
-    "MOST_SHOWN",
-    "even",
-    "say_reading",
-    "show_answers",
-    "show_attack",
-    "show_attacks",
-    "show_ledger",
-    "show_release",
-    "show_verification",
-]
-
 MOST_SHOWN = 5
 COUNTED = {
     "nothing": "end to end: what scaling learned is counted, categories are public",
@@ -46,7 +32,6 @@ MOST_LISTED = 20
 FEW = 3
 """Rows that are named on one screen."""
 CONFIDENTIAL = "Derived from the data: as confidential as the table."
-MORE = "-v prints all of it."
 READ = "How the table was read:"
 ANY_RECORD = "admissible"
 """On a model card: the limit is for any record within the bounds."""
@@ -59,9 +44,7 @@ def show_verification(confirmed: Sequence[str], failed: str | None, unchecked: S
     said = [[each if verbose else first_sentence(each) for each in part] for part in (confirmed, unchecked)]
     blocks = [layout.lines("  - ", each) for each in said[0]]
     blocks += [["Not checked:"], *(layout.lines("  - ", each) for each in said[1])]
-    if verbose:
-        return emit("\n".join(["Verified.", *(line for block in blocks for line in block)]))
-    return layout.screen(["Verified."], blocks, ["-v says more of each."])
+    return _screen_or_all(["Verified."], blocks, verbose, more=["-v says more of each."])
 
 
 def first_sentence(text: str) -> str:
@@ -87,7 +70,7 @@ def show_ledger(document: dict[str, Any], etas: Sequence[float], *, verbose: boo
     shown = MOST_LISTED if verbose else FEW
     blocks = [spread, ["Most exposed"], *_exposed(document["most_exposed"][:shown])]
     first = [*_gate(document, many, verbose), *about]
-    _screen_or_all(first, blocks, ["", *layout.lines("", CONFIDENTIAL)], verbose)
+    _screen_or_all(first, blocks, verbose, ["", *layout.lines("", CONFIDENTIAL)])
 
 
 def _short(what: str) -> str:
@@ -96,12 +79,12 @@ def _short(what: str) -> str:
 
 
 def _etas(eta: dict[str, float], over: str) -> str:
-    return f"{layout.digits(eta['mean'])} on average, at most {number_at_most(eta['max'])}, all {over} together"
+    return f"{number(eta['mean'])} on average, at most {number_at_most(eta['max'])}, all {over} together"
 
 
 def _exposed(listed: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Who has the largest etas: a line each, under its head."""
-    rows = [(item["id"], layout.digits(item["eta"]), layout.inverse(item["eta"])) for item in listed]
+    rows = [(item["id"], number(item["eta"]), layout.inverse(item["eta"])) for item in listed]
     return [[line] for line in layout.table_lines(("id", "eta", "least error"), rows)]
 
 
@@ -109,7 +92,7 @@ def _gate(document: dict[str, Any], many: str, verbose: bool) -> list[str]:
     """Whether anyone is past a limit, where there is one."""
     if document["limit"] is None:
         return []
-    past, limit = document["past_limit"], layout.digits(document["limit"])
+    past, limit = document["past_limit"], number(document["limit"])
     if not past:
         return [*layout.lines("", f"Passed: none of the {many} is past the limit of {limit}."), ""]
     shown = past[: MOST_LISTED if verbose else MOST_SHOWN]
@@ -119,12 +102,18 @@ def _gate(document: dict[str, Any], many: str, verbose: bool) -> list[str]:
     return [*layout.lines("", said), ""]
 
 
-def _screen_or_all(first: Sequence[str], blocks: Sequence[list[str]], last: Sequence[str], verbose: bool) -> None:
-    """All blocks, or those that fit a screen, with a line that says where the others are."""
+def _screen_or_all(
+    first: Sequence[str],
+    blocks: Sequence[list[str]],
+    verbose: bool,
+    last: Sequence[str] = (),
+    more: Sequence[str] = ("-v prints all of it.",),
+) -> None:
+    """All blocks, or those that fit a screen, with lines that say where the others are."""
     if verbose:
         emit("\n".join([*first, *(line for block in blocks for line in block), *last]))
     else:
-        layout.screen(first, blocks, [*last, MORE])
+        layout.screen(first, blocks, [*last, *more])
 
 
 def show_answers(
@@ -153,13 +142,13 @@ def show_answers(
         for c in document["columns"][: MOST_LISTED if verbose else MOST_SHOWN]
     ]
     worst = layout.table_lines(("column", "least error", "revealed", "id"), columns)
-    rows = ", ".join(f"{item['id']} (eta {layout.digits(item['eta'])})" for item in document["most_exposed"][:FEW])
+    rows = ", ".join(f"{item['id']} (eta {number(item['eta'])})" for item in document["most_exposed"][:FEW])
     blocks = [["Worst value of a column", *worst], ["", *layout.lines("", f"Most exposed rows: {rows}")]]
     if verbose:
         blocks += [["", *layout.histogram(etas)], ["", "Most exposed"], *_exposed(document["most_exposed"])]
     blocks += _read(read)
     ends = [] if out is None else [f"open {printable(out / 'report.html')}"]
-    _screen_or_all(first, blocks, ["", *layout.lines("", CONFIDENTIAL), *ends], verbose)
+    _screen_or_all(first, blocks, verbose, ["", *layout.lines("", CONFIDENTIAL), *ends])
 
 
 def _at_most(part: float) -> str:
@@ -193,7 +182,7 @@ def show_attack(
     blocks += [["", *_attack_table(attacks, people)[:1]], *([line] for line in _attack_table(attacks, people)[1:])]
     if verbose:
         blocks += [layout.lines("  - ", each) for each in _attackers(attacks)]
-    _screen_or_all(first, [*blocks, *_read(read)], [], verbose)
+    _screen_or_all(first, [*blocks, *_read(read)], verbose)
 
 
 def _best(attacks: Sequence[record.AttackResult]) -> list[str]:
@@ -263,11 +252,9 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str, read: Sequenc
     blocks = [layout.lines("", each) for each in _beware(card, cost)]
     blocks += [layout.lines("", signed)] if "signature" in card else []
     blocks += [said[0].split("\n"), *(layout.lines("  - ", each) for each in said[1:]), *_read(read)]
-    if verbose:
-        emit("\n".join([*first, *(line for block in blocks for line in block)]))
-    else:
-        count = number(len(card["assumptions"]))
-        layout.screen(first, blocks, ["", f"-v prints all {count} assumptions; they are on the model card too."])
+    count = number(len(card["assumptions"]))
+    more = ["", f"-v prints all {count} assumptions; they are on the model card too."]
+    _screen_or_all(first, blocks, verbose, more=more)
 
 
 def _promise(card: dict[str, Any]) -> str:
@@ -321,7 +308,7 @@ def _beware(card: dict[str, Any], cost: Tradeoff) -> list[str]:
 
 
 def _noise_of(card: dict[str, Any]) -> str:
-    size, shape = layout.digits(card["noise"]["scale"]), card["shape"]
+    size, shape = number(card["noise"]["scale"]), card["shape"]
     if shape["name"] == "isotropic":
         return f"scale {size} on every coefficient"
     return f"scale {size}, covariance: {shape['name']}" + (f" of {printable(shape['from'])}" if shape["from"] else "")
@@ -349,4 +336,4 @@ def even(utility: float | None, metric: str) -> str:
     """A utility without what rounding leaves of zero; accuracy in hundredths, as everywhere; none of too few rows."""
     if utility is None:
         return "unknown"
-    return percent(utility) if metric == "accuracy" else layout.digits(round(utility, 12) + 0.0)
+    return percent(utility) if metric == "accuracy" else number(round(utility, 12) + 0.0)

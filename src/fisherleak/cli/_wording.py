@@ -12,42 +12,42 @@ import shlex
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-__all__ = ["OPTIONS", "in_options", "told"]
-
+SAME = (
+    *(
+        "target",
+        "model",
+        "l2",
+        "held_out",
+        "seed",
+        "drop",
+        "id",
+        "group",
+        "noise",
+        "eta",
+        "max_eta",
+        "balance",
+        "draws",
+    ),
+    *(
+        "delimiter",
+        "encoding",
+        "header",
+        "columns",
+        "sheet",
+        "decimal",
+        "na",
+        "unite",
+        "keep_total",
+        "missing",
+        "person",
+    ),
+    *("out", "overwrite", "attribute", "sign", "key", "public", "levels", "over", "bounds", "ledger", "limit", "shape"),
+    *("shape_from", "rows_per_person", "spread", "policy", "of", "released", "metric", "board", "quick"),
+)
+"""Arguments whose option has their name."""
 OPTIONS = {
-    **{name: f"--{name.replace('_', '-')}" for name in ("target", "model", "l2", "held_out", "seed", "drop", "id")},
-    **{name: f"--{name.replace('_', '-')}" for name in ("group", "noise", "eta", "max_eta", "balance", "draws")},
-    **{
-        name: f"--{name}"
-        for name in (
-            "delimiter",
-            "encoding",
-            "out",
-            "overwrite",
-            "attribute",
-            "sign",
-            "key",
-            "public",
-            "levels",
-            "over",
-            "bounds",
-            "ledger",
-            "limit",
-            "shape",
-            "spread",
-            "policy",
-            "of",
-            "released",
-            "metric",
-            "board",
-        )
-    },
-    **{name: f"--{name}" for name in ("header", "columns", "sheet", "decimal", "na", "unite", "person", "missing")},
-    "shape_from": "--shape-from",
-    "rows_per_person": "--rows-per-person",
-    "keep_total": "--keep-total",
+    **{name: f"--{name.replace('_', '-')}" for name in SAME},
     "attacks": "--no-attacks",
-    "quick": "--quick",
     "numbers": "--number",
     "categories": "--category",
     "attributes": "--attribute",

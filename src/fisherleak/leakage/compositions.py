@@ -242,22 +242,16 @@ def with_label_unit(loss: Loss, factor: float) -> Loss:
     return replace(loss, c=c, traits=traits, label_unit=factor * loss.label_unit)
 
 
-def composed_outputs(leakages: Sequence[Leakage]) -> Leakage:
-    """The leakage of all of them, whose labels are in the unit of the first release's."""
-    first = leakages[0]
+def _of_several_outputs(leakages: Sequence[Leakage]) -> SeveralOutputs:
+    """The information of all of them, whose labels are in the unit of the first release's."""
     releases: list[Release] = []
     for leakage in leakages:
-        refuse_other_data(first, leakage)
+        refuse_other_data(leakages[0], leakage)
         scaled = measurement(leakage).information.scaled(1.0 / measurement(leakage).scale)
         if not scaled.several:
             refuse_mixture()
         releases += scaled.releases
-    lead = releases[0]
-    joined = tuple(_in_unit(lead, each) for each in releases)
-    masks = [measurement(leakage).absent for leakage in leakages]
-    absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
-    notes = [note for leakage in leakages for note in measurement(leakage).notes]
-    return Leakage(SeveralOutputs(joined), None, measurement(first).table, tuple(dict.fromkeys(notes)), absent)
+    return SeveralOutputs(tuple(_in_unit(releases[0], each) for each in releases))
 
 
 def refuse_mixture() -> NoReturn:
@@ -398,8 +392,10 @@ def _composed(leakages: Sequence[Leakage]) -> Leakage:
                 f"{type(each.noise).__name__} of a model of several outputs is not composed with other releases: compose "
                 "models of one output, or use noise on the parameters, fisherleak.Gaussian."
             )
+    notes = [note for each in measured for note in each.notes]
     if any(each.information.several for each in measured):
-        return composed_outputs(leakages)
+        several = _of_several_outputs(leakages)
+        return Leakage(several, None, measured[0].table, tuple(dict.fromkeys(notes)), _absent(measured))
     factors = [_checked(first, other) for other in leakages]
     releases, jacobians, known = [], [], []
     for each, factor in zip(measured, factors, strict=True):
@@ -408,16 +404,18 @@ def _composed(leakages: Sequence[Leakage]) -> Leakage:
             jacobians.append(in_label_unit(release.jacobian, factor))
             known.append(each.table.names == measured[0].table.names)
     common, changed = in_common_coordinates(jacobians, known)
-    notes = [note for each in measured for note in each.notes]
     notes += [f"{name}: per unit of the one-hot vector of its categories, encoded differently" for name in changed]
     notes += ["label: per unit of the first release's"] * any(factor != 1.0 for factor in factors)
-    # a cell that is missing for one release and a level for another is data
-    masks = [each.absent for each in measured]
-    absent = None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
     together = [Release(J, release.mechanism) for release, J in zip(releases, common, strict=True)]
     frames = tuple(replace(frame, published=True) for each in measured for frame in each.shown_frames)
     told = tuple(dict.fromkeys(notes))
-    return Leakage(information_together(together), None, measured[0].table, told, absent, _frames=frames)
+    return Leakage(information_together(together), None, measured[0].table, told, _absent(measured), _frames=frames)
+
+
+def _absent(measured: Sequence[Measurement]) -> Any:
+    """Cells that are missing for all of them: one that is a level for another release is data."""
+    masks = [each.absent for each in measured]
+    return None if any(mask is None for mask in masks) else np.logical_and.reduce(masks)
 
 
 def _releases(measured: Measurement) -> Sequence[Release]:

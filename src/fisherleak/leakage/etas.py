@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,10 +28,13 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import Frame
 from fisherleak.engine.norms.tied_cells import norms_of_people
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.membership_distance import RowsFrame, refuse_lazy_groups
+from fisherleak.leakage.measurement import refuse_lazy_groups
+from fisherleak.leakage.membership_distance import RowsFrame
 from fisherleak.leakage.rows_of_people import RowsOfPeople, columns_of_people, etas_of_people, jointly_of_people
-from fisherleak.models import Queried, Table
 from fisherleak.rows.selection import check_rows, distinct, lazy_labels, missing, rows_by_group
+
+if TYPE_CHECKING:
+    from fisherleak.models import Queried, Table
 
 LARGEST_FIM = 20_000
 """Values past which a Fisher information matrix would not fit in ordinary memory."""

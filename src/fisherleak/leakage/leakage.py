@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,30 +15,28 @@ from fisherleak.bounds import epsilon, misses
 from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, Interface, is_interface, told_by
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import check_noise
-from fisherleak.engine.noise.calibration_record import Frame, declared_frame, keeps_calibration
-from fisherleak.engine.norms import information_of, one_release, with_other_noise
+from fisherleak.engine.noise.calibration_record import Frame, declared_frame
+from fisherleak.engine.norms import with_other_noise
 from fisherleak.engine.norms.averaged_over_draws import shaped_by
 from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage import show
 from fisherleak.leakage.etas import EtasOfValues
+from fisherleak.leakage.measurement import refuse_lazy_groups
 from fisherleak.leakage.membership_distance import (
     RowsFrame,
     acting_in,
     certain,
     membership_kind_of,
     membership_of,
-    refuse_lazy_groups,
 )
 from fisherleak.leakage.rows_of_people import (
     refuse_people,
 )
 from fisherleak.leakage.shares import rms_etas, share_of
-from fisherleak.models import Table
 from fisherleak.rows.selection import rows_by_group
 
 if TYPE_CHECKING:
@@ -98,22 +96,6 @@ class Leakage(EtasOfValues):
                 "public='nothing'."
             )
         return replace(self, _information=acting_in(self._information, self._frames, frame), _frame=frame)
-
-    def _not_framed(self, names: Collection[str]) -> Leakage:
-        """The same, with columns of these names in the rows' frame whatever their bounds."""
-        return replace(self, _frames=tuple(frame.unnamed(names) for frame in self._frames)) if names else self
-
-    def _read_as(self, attributes: tuple[Attribute, ...], table: Table, names: Mapping[int, str]) -> Leakage:
-        """The same with other attributes of the same features, and names of features for bounds to give a frame to."""
-        information = information_of(replace(one_release(self._information), attributes=attributes))
-        frames = tuple(frame.named(names) for frame in self._frames)
-        return replace(self, _information=information, _table=table, _absent=None, _frames=frames)
-
-    def _within(self, bounds: Mapping[str, Any] | None) -> Leakage:
-        """The same with the frame that declared bounds give, where a noise can remember it."""
-        kept = keeps_calibration(self._noise)
-        found = tuple(each for frame in self._frames if not frame.published for each in frame.within(bounds or {}))
-        return self._acting_in(found) if kept and found != self._frame else self
 
     def _shaped(self, mechanism: SelfShaped) -> Information:
         """The same model released by a mechanism whose noise the data shape."""

@@ -17,22 +17,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.arrays import Array, host, is_lazy, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.mechanisms.interface_answers import Disclosed
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibration_record import Frame
-from fisherleak.engine.norms import one_release
-from fisherleak.errors import LooseFitWarning
-from fisherleak.models import Queried, Reading, Table
+from fisherleak.engine.noise.calibration_record import Frame, keeps_calibration
+from fisherleak.engine.norms import information_of, one_release
+from fisherleak.errors import InvalidInputError, LooseFitWarning
 from fisherleak.rows import sum_rows
 
 if TYPE_CHECKING:
     from fisherleak.leakage.leakage import Leakage
     from fisherleak.leakage.membership_distance import RowsFrame
+    from fisherleak.models import Queried, Reading, Table
 
 
 def measurement(leak: Leakage) -> Measurement:
@@ -145,16 +145,31 @@ class Measurement:
 
     def within(self, bounds: Mapping[str, Any] | None) -> Leakage:
         """The same leakage with the frame that declared bounds give, where a noise can remember it."""
-        return self._leak._within(bounds)
+        own = self._leak
+        found = tuple(each for frame in own._frames if not frame.published for each in frame.within(bounds or {}))
+        return own._acting_in(found) if keeps_calibration(own._noise) and found != own._frame else own
 
     def not_framed(self, names: Collection[str]) -> Leakage:
         """The same leakage, with columns of these names in the rows' frame whatever their bounds."""
-        return self._leak._not_framed(names)
+        frames = tuple(frame.unnamed(names) for frame in self._leak._frames)
+        return replace(self._leak, _frames=frames) if names else self._leak
 
     def read_as(self, attributes: tuple[Attribute, ...], table: Table, names: Mapping[int, str]) -> Leakage:
         """The same leakage about other attributes of the same features; ``names`` are of features that bounds frame."""
-        return self._leak._read_as(attributes, table, names)
+        information = information_of(replace(one_release(self.information), attributes=attributes))
+        frames = tuple(frame.named(names) for frame in self._leak._frames)
+        return replace(self._leak, _information=information, _table=table, _absent=None, _frames=frames)
 
+
+def refuse_lazy_groups(X: Any, what: str = "membership_by_group") -> None:
+    """Refuse rows that are not in memory: those of a group may be anywhere."""
+    if is_lazy(X):
+        raise InvalidInputError(
+            f"{what} needs rows in memory, and X is a Dask array: measure a sample that fits, X.compute()."
+        )
+
+
+# What a model's distance from its minimum does to eta
 
 WRONG = 1.01
 """Factor on an eta that is reported as given past which it is called wrong."""

@@ -320,11 +320,3 @@ def membership_norms(information: Information, tolerance: float, sets: Sets | No
         return norms[0]
     xp = namespace(norms[0])
     return map_rows(lambda *each: xp.sqrt(sum(mu**2 for mu in each)), *norms)
-
-
-def refuse_lazy_groups(X: Any, what: str = "membership_by_group") -> None:
-    """Refuse rows that are not in memory: those of a group may be anywhere."""
-    if is_lazy(X):
-        raise InvalidInputError(
-            f"{what} needs rows in memory, and X is a Dask array: measure a sample that fits, X.compute()."
-        )

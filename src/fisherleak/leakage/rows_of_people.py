@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,11 @@ from fisherleak.engine.norms.tied_cells import (
     people_cells,
 )
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.measurement import measurement
-from fisherleak.leakage.membership_distance import refuse_lazy_groups
-from fisherleak.models import Table
+from fisherleak.leakage.measurement import measurement, refuse_lazy_groups
 from fisherleak.rows.selection import rows_by_group
+
+if TYPE_CHECKING:
+    from fisherleak.models import Table
 
 Rows = NDArray[np.int64]
 

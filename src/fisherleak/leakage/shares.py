@@ -96,19 +96,15 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     why = share_unknown(information, leak._noise)
     if why is not None:
         raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
-    found = [_means(jacobian, noise, leak.attributes, spreads, label) for jacobian, noise in _with_noise(information)]
+    found = [_means(each.jacobian, _moving(each), leak.attributes, spreads, label) for each in information.releases]
     parts = [each.squares for each in found], [each.by_shape for each in found if each.by_shape is not None]
     return tuple(
         map_rows(lambda *each: sum(each[1:], start=each[0]), *some, width=len(spreads) + 1) for some in parts if some
     )
 
 
-def _with_noise(information: Information) -> list[tuple[Jacobian, MovingNoise | None]]:
-    """Every release, with its noise where that has a covariance that the rows decide."""
-    return [(each.jacobian, _moving(each)) for each in information.releases]
-
-
 def _moving(release: Release) -> MovingNoise | None:
+    """The noise of a release, where that has a covariance that the rows decide."""
     if release.mechanism is not None:
         return MovingNoise.of_mechanism(release.jacobian, release.mechanism)
     return _moving_by_shape(release.jacobian) if has_own_shape(release.jacobian.noise) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def to_frame(leakage: Any, index: Any) -> Any:
     columns = {"eta": leakage.per_example()}
     columns |= {f"eta[{name}]": cells[:, j] for j, name in enumerate(leakage.attributes)}
     columns["eta_label"] = leakage.per_label()
-    by_rows = _shaped(leakage) or has_own_shape(leakage._noise)
+    by_rows = leakage._information.data_dependent or has_own_shape(leakage._noise)
     if not unknown_by_shape(leakage, _count(leakage)) if by_rows else _membership_known(leakage):
         columns["membership"] = leakage.membership()
     if is_lazy(cells):
@@ -72,8 +72,9 @@ def _count(leakage: Any) -> int:
     return int(leakage.n) if leakage.people is None else len(leakage.people)
 
 
-def _one(leakage: Any) -> str:
-    return "example" if leakage.people is None else "person"
+def _one(leakage: Any, row: str = "example") -> str:
+    """What one of them is."""
+    return row if leakage.people is None else "person"
 
 
 def _name(leakage: Any, place: int, index: Any) -> str:
@@ -97,14 +98,11 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
         f"  about         {whom(leakage)}, {len(names)} attributes and the label{_missing(leakage)}",
         f"  per {_one(leakage):<9} mean {number(eta.mean, 4)}{spread}, {number(eta.low, 4)} to {number(eta.high, 4)}",
         f"  whole data    {number(leakage.dataset(), 4)}",
-        "  most exposed  "
-        + ", ".join(f"{label}: {number(value, 4)}" for (_, value), label in zip(eta.top, labels, strict=True)),
-        "  attributes    "
-        + ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in by_attribute)
-        + " (each over all rows)",
+        f"  most exposed  {_listed(zip(labels, (value for _, value in eta.top), strict=True))}",
+        f"  attributes    {_listed((names[j], whole[j]) for j in by_attribute)} (each over all rows)",
         "  units         a column's eta is per unit of the column; an eta over several columns depends on their units",
         f"  error bound   ± {_reach(eta.high)}: least standard deviation of an unbiased attacker, for the worst "
-        f"{_row(leakage)}",
+        f"{_one(leakage, 'row')}",
     ]
     lines += [
         f"  fit           {fit.loss.name}, l2 = {fit.l2:g}, relative gradient {number(fit.gradient, 1)}, "
@@ -113,7 +111,7 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     ]
     lines += [f"  note          {note}" for note in (*notes, *_averaged(leakage, rows))]
     lines += [
-        f"  membership    {_membership(leakage)}",
+        f"  membership    {membership_unknown(leakage) or _told(leakage)}",
         f"Holds for unbiased attackers who know all other data, with weights and l2 fixed, {taken_as_public(leakage)}.",
         "Eta does not say whether someone is in the data: membership does. This is not differential privacy.",
         "This digest is derived from the data: keep it internal.",
@@ -121,8 +119,9 @@ def summary(leakage: Any, table: Table, notes: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
-def _row(leakage: Any) -> str:
-    return "row" if leakage.people is None else "person"
+def _listed(etas: Iterable[tuple[str, float]]) -> str:
+    """Names with their etas."""
+    return ", ".join(f"{name}: {number(value, 4)}" for name, value in etas)
 
 
 def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
@@ -136,12 +135,8 @@ def _averaged(leakage: Any, rows: Sequence[int]) -> Sequence[str]:
     return (wide if above <= WIDE else f"{wide}: take more draws, ObjectivePerturbation(scale, draws=...)",)
 
 
-def _shaped(leakage: Any) -> bool:
-    return bool(leakage._information.data_dependent)
-
-
 def _is_gradient(leakage: Any) -> bool:
-    if _shaped(leakage) or _has_several(leakage):
+    if leakage._information.data_dependent or _has_several(leakage):
         return False
     return any(jacobian.gradient for jacobian in leakage._information.jacobians)
 
@@ -166,7 +161,7 @@ def _fixed(leakage: Any) -> str:
         if leakage._information.folded:
             known = "end to end: scalers counted, categories of encoders public"
         return f"{known}; labels are vectors, one number for each output"
-    if _shaped(leakage):
+    if leakage._information.data_dependent:
         several = "; labels are vectors, one number for each output" * leakage._information.several
         return f"preprocessing public and fixed, the noise's dependence on the data counted{several}"
     counted = [jacobian.folding is not None for jacobian in leakage._information.jacobians]
@@ -188,14 +183,9 @@ def _membership_known(leakage: Any) -> bool:
     )
 
 
-def _membership(leakage: Any) -> str:
-    """How often the best attacker is correct about whether a row was in the data."""
-    return membership_unknown(leakage) or _told(leakage)
-
-
 def membership_unknown(leakage: Any) -> str:
     """Why membership is not measured; nothing where it is known and does not take long."""
-    if _shaped(leakage) or has_own_shape(leakage._noise):
+    if leakage._information.data_dependent or has_own_shape(leakage._noise):
         return unknown_by_shape(leakage, _count(leakage))
     several = _has_several(leakage)
     jacobians = every_release(leakage._information)
@@ -219,7 +209,7 @@ def _told(leakage: Any) -> str:
     right = map_rows(_part_right, leakage.membership())
     ((row, worst),) = digest(right, 1).top
     # a median needs all rows in one place
-    whose, most = _row(leakage), _name(leakage, row, None)
+    whose, most = _one(leakage, "row"), _name(leakage, row, None)
     middle = "" if is_lazy(right) else f", {percent(_median(right), 0.5)} for the median {whose}"
     return (
         f"an attacker is correct at most {percent_at_most(worst, 0.5)} of the time ({most}){middle}; chance 50 %"
@@ -302,15 +292,12 @@ def html(leakage: Any) -> str:
         order = np.argsort(-whole, kind="stable")[:MOST_SHOWN]
         pairs += [
             (
-                f"eta of {'an example' if leakage.people is None else 'a person'}",
+                _eta_of(leakage),
                 f"{number(eta.mean, 4)} on average, {number(eta.low, 4)} to {number(eta.high, 4)}",
             ),
             (f"least error, worst {_one(leakage)}", f"± {_reach(eta.high)}"),
-            ("most exposed", ", ".join(f"{_name(leakage, row, None)}: {number(value, 4)}" for row, value in eta.top)),
-            (
-                "eta of a column",
-                ", ".join(f"{names[j]}: {number(whole[j], 4)}" for j in order) + " (each over all rows)",
-            ),
+            ("most exposed", _listed((_name(leakage, row, None), value) for row, value in eta.top)),
+            ("eta of a column", f"{_listed((names[j], whole[j]) for j in order)} (each over all rows)"),
         ]
     note = "Derived from the data. print(leak.summary()) has the assumptions, leak.report(path) the whole page."
     return panel(f"Leakage of {_releases(leakage)}", pairs, note)

@@ -40,8 +40,8 @@ from fisherleak.models.several import (
     class_numbers,
     is_each_class,
     known_classes,
+    label_numbers,
     one_against_rest,
-    several_numbers,
 )
 from fisherleak.rows import map_rows, sum_rows
 
@@ -104,14 +104,8 @@ def _number(y: NDArray[Any], estimator: Estimator) -> Vector:
         y = y[:, 0]
     if y.ndim != 1:
         raise UnsupportedModelError(f"{type(estimator).__name__} with several outputs is not supported: fit one each.")
-    if not isinstance(y, np.ndarray):
-        return map_rows(lambda y: namespace(y).astype(y, namespace(y).float64), y)
-    try:
-        return y.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}. Encode it, or fit a classifier."
-        ) from None
+    numbers: Vector = label_numbers(y, estimator)
+    return numbers
 
 
 def _class_one(y: NDArray[Any], estimator: Estimator) -> Vector:
@@ -162,49 +156,31 @@ def _by_class(estimator: Estimator, y: VectorLike) -> Any:
     return map_rows(factors, y)
 
 
-def _positive(estimator: Estimator) -> None:
-    if estimator.positive:
+def _l2_of(estimator: Estimator, y: NDArray[Any]) -> float:
+    """The penalty of a linear model, for each row; zero where it has none."""
+    if getattr(estimator, "positive", False):
         raise UnsupportedModelError(
             f"{type(estimator).__name__}(positive=True) is not supported: at a bound the minimiser has no derivative."
         )
-
-
-def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    _positive(estimator)
-    return _squared(estimator, 0.0, y, weights)
-
-
-def _ridge(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    _positive(estimator)
-    return _squared(estimator, _one_alpha(estimator, estimator.alpha) / y.shape[0], y, weights)
-
-
-def _ridge_cv(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    return _squared(estimator, _one_alpha(estimator, estimator.alpha_) / y.shape[0], y, weights)
-
-
-def _squared(estimator: Estimator, l2: float, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    """The squared loss of one number, or of several at once."""
-    intercept = bool(estimator.fit_intercept)
-    if y.ndim == 2 and y.shape[1] > 1:
-        numbers = several_numbers(y, estimator)
-        return Recipe(SEVERAL_NUMBERS, l2, numbers, weights, intercept)
-    return Recipe(LOSSES["squared"], l2, _number(y, estimator), weights, intercept)
-
-
-def _one_alpha(estimator: Estimator, alpha: Any) -> float:
+    # a model that tunes itself has the alpha that it chose
+    alpha = getattr(estimator, "alpha_", getattr(estimator, "alpha", 0.0))
     if np.size(alpha) != 1:
         raise UnsupportedModelError(
             f"{type(estimator).__name__} with an alpha for each output is not supported: fit one model per output."
         )
-    return float(np.ravel(alpha)[0])
+    return float(float(np.ravel(alpha)[0]) / y.shape[0])
 
 
-def _ridge_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
-    alpha = estimator.alpha_ if hasattr(estimator, "alpha_") else estimator.alpha
-    if getattr(estimator, "positive", False):
-        _positive(estimator)
-    l2, intercept = _one_alpha(estimator, alpha) / y.shape[0], bool(estimator.fit_intercept)
+def _linear(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    """The squared loss of one number, or of several at once."""
+    l2, intercept = _l2_of(estimator, y), bool(estimator.fit_intercept)
+    if y.ndim == 2 and y.shape[1] > 1:
+        return Recipe(SEVERAL_NUMBERS, l2, label_numbers(y, estimator), weights, intercept)
+    return Recipe(LOSSES["squared"], l2, _number(y, estimator), weights, intercept)
+
+
+def _linear_classifier(estimator: Estimator, y: NDArray[Any], weights: Vector | None) -> Recipe:
+    l2, intercept = _l2_of(estimator, y), bool(estimator.fit_intercept)
     classes = known_classes(estimator)
     labels = class_numbers(estimator, y) if classes.shape[0] > 2 else 2.0 * _class_one(y, estimator) - 1.0
     if estimator.class_weight:
@@ -321,10 +297,10 @@ def frozen(estimator: Estimator) -> Json:
 
 RECIPES: dict[type, Callable[[Any, NDArray[Any], Vector | None], Recipe]] = {
     linear_model.LinearRegression: _linear,
-    linear_model.Ridge: _ridge,
-    linear_model.RidgeCV: _ridge_cv,
-    linear_model.RidgeClassifier: _ridge_classifier,
-    linear_model.RidgeClassifierCV: _ridge_classifier,
+    linear_model.Ridge: _linear,
+    linear_model.RidgeCV: _linear,
+    linear_model.RidgeClassifier: _linear_classifier,
+    linear_model.RidgeClassifierCV: _linear_classifier,
     linear_model.LogisticRegression: _logistic,
     linear_model.LogisticRegressionCV: _logistic_cv,
     linear_model.PoissonRegressor: _deviance("poisson"),
@@ -338,23 +314,11 @@ _L1 = "an l1 penalty has no second derivative; use Ridge or an l2 penalty."
 _HINGE = "its loss has no second derivative; use LogisticRegression or Ridge."
 _STOCHASTIC = "it stops away from the minimum; use the exact model (Ridge, LogisticRegression) instead."
 _REASONS = {
-    "Lasso": _L1,
-    "LassoCV": _L1,
-    "LassoLars": _L1,
-    "ElasticNet": _L1,
-    "ElasticNetCV": _L1,
-    "MultiTaskLasso": _L1,
-    "LinearSVC": _HINGE,
-    "LinearSVR": _HINGE,
-    "SVC": _HINGE,
-    "SVR": _HINGE,
+    **dict.fromkeys(("Lasso", "LassoCV", "LassoLars", "ElasticNet", "ElasticNetCV", "MultiTaskLasso"), _L1),
+    **dict.fromkeys(("LinearSVC", "LinearSVR", "SVC", "SVR", "QuantileRegressor"), _HINGE),
+    **dict.fromkeys(("Perceptron", "PassiveAggressiveClassifier", "PassiveAggressiveRegressor"), _STOCHASTIC),
+    **dict.fromkeys(("SGDClassifier", "SGDRegressor"), _STOCHASTIC),
     "HuberRegressor": "its loss has no second derivative; use fisherleak.minimise with loss='pseudo_huber'.",
-    "QuantileRegressor": _HINGE,
-    "Perceptron": _STOCHASTIC,
-    "PassiveAggressiveClassifier": _STOCHASTIC,
-    "PassiveAggressiveRegressor": _STOCHASTIC,
-    "SGDClassifier": _STOCHASTIC,
-    "SGDRegressor": _STOCHASTIC,
     "TransformedTargetRegressor": "transform y first and fit the regressor inside on it.",
     "IRFIL": "pass its estimator_, with sample_weight=weights_.",
     "PrivateRelease": "it is released already; pass the model without noise.",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -19,6 +19,8 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows import with_known_rows
 from fisherleak.rows.selection import same_rows
 from fisherleak.rows.summary import column_spreads, zero_one_columns
+
+Figure = TypeVar("Figure")
 
 
 @dataclass(frozen=True)
@@ -102,27 +104,26 @@ class Table:
             return [_spread(x) for x in self.values.T]
         if not self.is_frame:
             return column_spreads(self.values) if self.is_numeric(0) else [1.0] * len(self.names)
-        numeric = [j for j in range(len(self.names)) if self.holds_numbers(j)]
-        if self.lazy:
-            (rows,) = with_known_rows(self.select(numeric).values)
-            spreads = column_spreads(rows)
-        else:
-            spreads = [_spread(self.numbers(j)) for j in numeric]
-        found = dict(zip(numeric, spreads, strict=True))
-        return [found.get(j, 1.0) for j in range(len(self.names))]
+        return self._of_numbers(column_spreads, _spread, 1.0)
 
     def yes_no(self) -> list[bool]:
         """Whether each column holds 0 and 1 only, of the values that are there: a yes or no, however it is encoded."""
         if not self.is_frame and self.is_numeric(0):
             return zero_one_columns(self.values)
+        return self._of_numbers(zero_one_columns, lambda x: zero_one_columns(x[:, None])[0], False)
+
+    def _of_numbers(
+        self, of_rows: Callable[[Any], list[Figure]], of_one: Callable[[NDArray[np.float64]], Figure], other: Figure
+    ) -> list[Figure]:
+        """A figure of each column that holds numbers, of lazy rows at once, and another of the rest."""
         numeric = [j for j in range(len(self.names)) if self.holds_numbers(j)]
         if self.lazy:
             (rows,) = with_known_rows(self.select(numeric).values)
-            flags = zero_one_columns(rows)
+            figures = of_rows(rows)
         else:
-            flags = [zero_one_columns(self.numbers(j)[:, None])[0] for j in numeric]
-        found = dict(zip(numeric, flags, strict=True))
-        return [found.get(j, False) for j in range(len(self.names))]
+            figures = [of_one(self.numbers(j)) for j in numeric]
+        found = dict(zip(numeric, figures, strict=True))
+        return [found.get(j, other) for j in range(len(self.names))]
 
     def _position(self, name: str) -> int:
         if name not in self.names:
@@ -140,14 +141,13 @@ class Table:
         if self.lazy and self.is_frame:
             return Table(self.values[[self.values.columns[j] for j in positions]], names, True, None)
         if self.is_frame:
-            frame = nw.from_native(self.values, eager_only=True)[:, list(positions)]
-            return Table(nw.to_native(frame), names, True, self.index)
+            return Table(nw.to_native(self._frame[:, list(positions)]), names, True, self.index)
         return Table(self.values[:, list(positions)], names, False, self.index)
 
     def rows(self, mask: NDArray[np.bool_]) -> Table:
         """The rows where a mask is true."""
         if self.is_frame:
-            frame = nw.from_native(self.values, eager_only=True).filter(mask.tolist())
+            frame = self._frame.filter(mask.tolist())
             return Table(nw.to_native(frame), self.names, True, None if self.index is None else self.index[mask])
         return Table(self.values[mask], self.names, False, None)
 
@@ -155,8 +155,7 @@ class Table:
         """The rows at some positions."""
         index = None if self.index is None else self.index[rows]
         if self.is_frame:
-            frame = nw.from_native(self.values, eager_only=True)[rows.tolist(), :]
-            return Table(nw.to_native(frame), self.names, True, index)
+            return Table(nw.to_native(self._frame[rows.tolist(), :]), self.names, True, index)
         if not isinstance(self.values, np.ndarray):
             xp = namespace(self.values)
             chosen = xp.asarray(rows, device=device(self.values))
@@ -166,7 +165,7 @@ class Table:
     def with_value(self, position: int, value: Any, sample: int | None) -> Table:
         """A column set to one value in every row: that of the row ``sample`` where it is there, keeping the column's type."""
         if self.is_frame:
-            frame = nw.from_native(self.values, eager_only=True)
+            frame = self._frame
             name = frame.columns[position]
             if sample is None:
                 new = frame[:, position].cast(nw.Float64()) * 0.0 + float(value)

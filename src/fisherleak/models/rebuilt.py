@@ -28,6 +28,7 @@ from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.estimators import RECIPES, set_parameters
 from fisherleak.models.several import binarizer_of, is_each_class, parts_of
+from fisherleak.models.steps.flow import steps_within
 from fisherleak.models.steps.imputers import CentreImputer, indicator_of
 from fisherleak.models.steps.levels import forget_rare, with_own_types
 
@@ -68,11 +69,9 @@ def refuse_search(model: Estimator) -> None:
 
 def check_rebuildable(step: Estimator) -> None:
     """Refuse steps that never leave, however deep, by name and reason."""
-    for name in ("transformers_", "transformer_list", "steps"):
-        for child in getattr(step, name, ()):
-            check_rebuildable(child[1])
-    if type(step) in REFUSED:
-        raise UnsupportedModelError(f"{type(step).__name__} cannot be released: {REFUSED[type(step)]}")
+    for each in steps_within(step):
+        if type(each) in REFUSED:
+            raise UnsupportedModelError(f"{type(each).__name__} cannot be released: {REFUSED[type(each)]}")
 
 
 def rebuilt(
@@ -174,7 +173,11 @@ def _pipeline_of(model: Estimator, steps: list[tuple[str, Any]]) -> Any:
 
 def _with(step: Estimator, *attributes: str) -> Any:
     """A step of the same class and parameters that learned these attributes, where the given one has them."""
-    made = clone(step)
+    return _told_as(clone(step), step, *attributes)
+
+
+def _told_as(made: Any, step: Estimator, *attributes: str) -> Any:
+    """A new step with the number and names of columns, and these attributes, of the given one, where it has them."""
     for name in (*NAMES, *attributes):
         if name in vars(step):
             setattr(made, name, _copied(vars(step)[name]))
@@ -201,11 +204,7 @@ def _scaler(*attributes: str) -> Callable[[Any, str], Any]:
 
 def _learns_nothing(step: Estimator, public: str) -> Any:
     """Fitted on zeros, so that nothing but the number of columns and their names can be in it."""
-    made = clone(step).fit(np.zeros((1, step.n_features_in_)))
-    for name in NAMES:
-        if name in vars(step):
-            setattr(made, name, _copied(vars(step)[name]))
-    return made
+    return _told_as(clone(step).fit(np.zeros((1, step.n_features_in_))), step)
 
 
 def _function(step: Estimator, public: str) -> Any:
@@ -264,10 +263,7 @@ def _simple_imputer(step: Estimator, public: str) -> Any:
 def _centre_imputer(step: Estimator, public: str) -> Any:
     """A SimpleImputer, whose means are the public centres."""
     columns = step.indicator_.features_
-    made = impute.SimpleImputer(missing_values=step.missing_values, add_indicator=bool(columns.size))
-    for name in NAMES:
-        if name in vars(step):
-            setattr(made, name, _copied(vars(step)[name]))
+    made = _told_as(impute.SimpleImputer(missing_values=step.missing_values, add_indicator=bool(columns.size)), step)
     # scikit-learn 1.6 knows the first of the two only
     made._fit_dtype = made._fill_dtype = np.dtype(np.float64)
     made.statistics_ = np.array(step.statistics_)

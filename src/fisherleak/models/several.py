@@ -162,8 +162,8 @@ def class_numbers(estimator: Estimator, y: Any) -> Any:
     return codes_of(y, known_classes(estimator), y)
 
 
-def several_numbers(y: Any, estimator: Estimator) -> Any:
-    """Numbers of shape (n, K), in float64."""
+def label_numbers(y: Any, estimator: Estimator) -> Any:
+    """Numbers of shape (n,) or (n, K), in float64, where they are."""
     if isinstance(y, np.ndarray):
         try:
             return y.astype(np.float64)
@@ -171,7 +171,9 @@ def several_numbers(y: Any, estimator: Estimator) -> Any:
             raise InvalidInputError(
                 f"y must hold numbers for {type(estimator).__name__}; got dtype {y.dtype}. Encode it, or fit a classifier."
             ) from None
-    return map_rows(lambda y: namespace(y).astype(y, namespace(y).float64), y, width=int(y.shape[1]))
+    return map_rows(
+        lambda y: namespace(y).astype(y, namespace(y).float64), y, width=int(y.shape[1]) if y.ndim == 2 else None
+    )
 
 
 def one_against_rest(estimator: Estimator) -> bool:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fisherleak.nn.last_layer import on as on
     from fisherleak.nn.reconstruction import Reconstruct as Reconstruct
     from fisherleak.nn.reconstruction import Reconstruction as Reconstruction
-    from fisherleak.nn.sgd.accountant import SGDAccountant as SGDAccountant
-    from fisherleak.nn.sgd.training_runs import noise_for as noise_for
+    from fisherleak.nn.sgd_accountant import SGDAccountant as SGDAccountant
+    from fisherleak.nn.training_runs import noise_for as noise_for
 
 __all__ = [
     "Encoded",
@@ -37,10 +37,10 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     "fisherleak.nn",
     {
-        "fisherleak.nn.sgd.accountant": ("SGDAccountant",),
+        "fisherleak.nn.sgd_accountant": ("SGDAccountant",),
         "fisherleak.nn.input_leakage": ("Encoded", "encoding"),
         "fisherleak.nn.last_layer": ("Features", "HeadLeakage", "OnInputs", "head", "on"),
-        "fisherleak.nn.sgd.training_runs": ("noise_for",),
+        "fisherleak.nn.training_runs": ("noise_for",),
         "fisherleak.nn.reconstruction": ("Reconstruct", "Reconstruction"),
     },
 )

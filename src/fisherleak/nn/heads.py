@@ -16,8 +16,7 @@ from typing import Any, Protocol
 from fisherleak._support.arrays import Array, host, namespace
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.nn.library import Tensor, torch
-from fisherleak.nn.row_maps import RowMap
+from fisherleak.nn.row_maps import RowMap, Tensor, torch
 from fisherleak.rows import gather
 
 

@@ -23,8 +23,7 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.norms.largest_eigenvalues import WANTED, top_by_products, top_of_matrices
 from fisherleak.errors import InvalidInputError
 from fisherleak.nn.heads import After
-from fisherleak.nn.library import Tensor, torch
-from fisherleak.nn.row_maps import RowMap, as_given
+from fisherleak.nn.row_maps import RowMap, Tensor, as_given, torch
 
 FEW_OUTPUTS = 32
 """Outputs up to which derivatives are written out: about as many products as Lanczos' method takes."""

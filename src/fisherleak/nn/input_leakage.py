@@ -26,8 +26,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.models import as_table
 from fisherleak.nn.heads import Whitening
 from fisherleak.nn.information_through_network import Through
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import as_given, row_map
+from fisherleak.nn.row_maps import Module, Tensor, as_given, row_map, torch
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 

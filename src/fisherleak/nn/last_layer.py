@@ -30,12 +30,11 @@ from fisherleak.leakage.compositions import label_ratio
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
-from fisherleak.models.minimum import REFUSED
+from fisherleak.models.read import REFUSED
 from fisherleak.nn.heads import Head, Heads
 from fisherleak.nn.information_through_network import Through
 from fisherleak.nn.input_leakage import InputLeakage
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import RowMap, as_given, beside, row_map
+from fisherleak.nn.row_maps import Module, RowMap, Tensor, as_given, beside, row_map, torch
 
 
 @dataclass(frozen=True)
@@ -287,7 +286,10 @@ def _risk(linear: Module, features: Any, y: Any, loss: str, l2: float, weights: 
         raise InvalidInputError(f"linear has {what}: loss must be one of {', '.join(known)}; got {loss!r}.")
     data = training_data(features, y, weights, record, None, bias)
     classes, labels = data.classes, data.y
-    _check_width(data.X, linear)
+    if data.X.shape[1] != linear.in_features:
+        raise InvalidInputError(
+            f"features must have {linear.in_features} columns, as linear has; got {data.X.shape[1]}."
+        )
     if classes is not None and classes.tolist() != list(range(K)):
         raise InvalidInputError(
             f"y must hold all of the classes 0 to {K - 1}, as linear has {K} outputs; got {classes.size} classes, "
@@ -296,8 +298,3 @@ def _risk(linear: Module, features: Any, y: Any, loss: str, l2: float, weights: 
     if K > 1 and classes is None and labels.shape[1] != K:
         raise InvalidInputError(f"y must have {K} columns, as linear has outputs; got {labels.shape[1]}.")
     return Risk.on(data, record, l2, bias, bias_l2, per_row=True)  # the losses are a mean: so is the penalty
-
-
-def _check_width(X: Array, linear: Module) -> None:
-    if X.shape[1] != linear.in_features:
-        raise InvalidInputError(f"features must have {linear.in_features} columns, as linear has; got {X.shape[1]}.")

@@ -33,9 +33,8 @@ from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.nn.input_leakage import Encoded
 from fisherleak.nn.last_layer import HeadLeakage
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import RowMap, as_given
-from fisherleak.nn.sgd.accountant import SGDAccountant, watched_by
+from fisherleak.nn.row_maps import Module, RowMap, Tensor, as_given, torch
+from fisherleak.nn.sgd_accountant import SGDAccountant
 
 NEWTON_STEPS = 12
 """At most, of the refit with a candidate in place of an input."""
@@ -218,7 +217,7 @@ class Reconstruct:
         never = 1e12  # a clip that no gradient reaches
         accountant = SGDAccountant(model, loss, 1.0, noise.scale / never, never, keep="matrix").watch(X, y)
         accountant.step()
-        watched = watched_by(accountant)
+        watched = accountant._examples()
         mean = watched.gradients.function(watched.y, watched.gradients.parameters())
         F = torch.as_tensor(accountant.fim())
         return cls(mean, watched.X, watched.gradients.shape, noise, F, watched.given)

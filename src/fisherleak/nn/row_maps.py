@@ -3,21 +3,63 @@ r"""The derivative of a network by its input, row by row, known by products: :ma
 Rows do not mix, so one forward-mode product :math:`D_i v_i` and one reverse-mode product :math:`D_i^T u_i` of a whole batch
 are those of all its rows at once. The network is a copy of its own, frozen and in float64: what rounding leaves in the
 products is far below what is asked of them, whatever the network was trained in.
+
+Also here: torch, loaded when it is first used; where it is not installed, one sentence says what to install.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fisherleak._support.arrays import as_array, host
-from fisherleak.errors import InvalidInputError
-from fisherleak.nn.library import Module, Tensor, derivatives, torch
+from fisherleak.errors import FisherleakError, InvalidInputError
+
+Tensor = Any
+"""A ``torch.Tensor``."""
+Module = Any
+"""A ``torch.nn.Module``, or any function of a batch of rows."""
+
+
+class _Late:
+    """Stands for the library until something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what tools ask of any object, which is no use of torch
+            raise AttributeError(name)
+        try:
+            import torch
+        except ImportError:
+            raise FisherleakError("fisherleak.nn needs torch: pip install 'fisherleak[torch]'.") from None
+        return getattr(torch, name)
+
+
+torch: Any = _Late()
+
+
+@contextmanager
+def derivatives() -> Iterator[None]:
+    """Where derivatives are taken: with plain attention, whose fused kernels have no forward derivative.
+
+    Forward mode loads a part of torch that warns of another part of torch; that is not for users.
+    """
+    attention, layers = torch.nn.attention, torch.backends.mha
+    fused = layers.get_fastpath_enabled()
+    with warnings.catch_warnings(), attention.sdpa_kernel(attention.SDPBackend.MATH):
+        warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)
+        layers.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            layers.set_fastpath_enabled(fused)
+
 
 BATCH = 256
 """Rows at a time, where only products are kept."""

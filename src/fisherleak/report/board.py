@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from fisherleak._support.numbers import MINUS, NOTHING, number, two_digits
 from fisherleak.auditing.policy.policy import EVERY
 from fisherleak.auditing.report_summary import MeasuredUtility, SecondCurve, Stated, StatedRule, Summary, UtilityCurve
 from fisherleak.errors import InvalidInputError
 from fisherleak.report.render import page_without_scripts
+from fisherleak.report.view import clipped
 from fisherleak.training.utility_words import CALLED
-
-__all__ = ["Board", "board_of", "board_page"]
 
 MOST_RULES, MOST_COLUMNS, LONGEST = 16, 30, 60
 """Rules, columns and letters of a name that are shown: the page is one sheet of paper."""
@@ -124,11 +122,11 @@ def board_of(summary: Summary) -> Board:
     return Board(
         created=summary.created[:10],
         version=summary.versions.get("fisherleak", ""),
-        target=_short(data.target),
+        target=clipped(data.target, LONGEST),
         one=one,
         count=f"about {number(two_digits(data.train_rows))} rows{people}",
         verdict=_verdict(rules),
-        columns=tuple(map(_short, stated.columns[:MOST_COLUMNS])),
+        columns=tuple(clipped(name, LONGEST) for name in stated.columns[:MOST_COLUMNS]),
         more_columns=len(stated.columns[MOST_COLUMNS:]),
         noise=noise,
         rules=tuple(shown),
@@ -168,11 +166,11 @@ def _rule(rule: StatedRule, target: str, one: str) -> BoardRule:
     what, key = f"{rule.section}.{rule.key}", rule.key
     if rule.section == "require":
         said = ", ".join(map(str, rule.limit)) if isinstance(rule.limit, (list, tuple)) else str(rule.limit)
-        said = "" if rule.limit is True else f": {_short(said)}"
+        said = "" if rule.limit is True else f": {clipped(said, LONGEST)}"
         return BoardRule(f"Required, {key.replace('_', ' ')}{said}", "", rule.passed)
     if rule.section in ("columns", "label"):
         name = target if rule.column is None else rule.column
-        own = OF_VALUE[key].format(EVERY_VALUE[key] if rule.column == EVERY else f"“{_short(name)}”")
+        own = OF_VALUE[key].format(EVERY_VALUE[key] if rule.column == EVERY else f"“{clipped(name, LONGEST)}”")
     else:
         own = OF_MODEL[what].format(one=one)
     limit = f"{100 * rule.limit:.6g} %" if key in SHARES else f"{rule.limit:.6g}".replace("-", MINUS)
@@ -210,9 +208,3 @@ def _two_digits(cost: MeasuredUtility, value: float | None) -> str:
         said = f"{value:.2f}"
         return "0.00" if said == "-0.00" else said.replace("-", MINUS)
     return number(float(value), 2)
-
-
-def _short(name: Any) -> str:
-    """A name that is valid Unicode, and not too long for the page."""
-    sound = str(name).encode("utf-8", "replace").decode("utf-8")
-    return sound if len(sound) <= LONGEST else f"{sound[: LONGEST - 1]}…"

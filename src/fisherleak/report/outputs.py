@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,6 @@ from fisherleak.auditing.report_summary import Summary
 from fisherleak.report.board import board_page
 from fisherleak.report.render import page_without_scripts, render
 from fisherleak.tables.read.opening import arrow
-
-__all__ = [
-    "ANSWERS_FILES",
-    "AUDIT_FILES",
-    "answers_page",
-    "write_answers",
-    "write_board",
-    "write_outputs",
-    "write_page",
-    "write_report",
-]
 
 AUDIT_FILES = ("report.html", "leakage.parquet", "summary.json")
 ANSWERS_FILES = ("report.html", "answers.parquet", "answers.json")
@@ -83,19 +73,18 @@ def write_report(leakage: Any, path: Any, overwrite: bool = False, **options: An
 
 def write_page(summary: Summary, path: Any, overwrite: bool = False) -> Path:
     """The report of a summary, as one HTML file."""
-    place = Path(path)
-    check_file_place(place, overwrite)
-    return _write_text(render(summary), place)
+    return _write_one(render, summary, path, overwrite)
 
 
 def write_board(summary: Summary, path: Any, overwrite: bool = False) -> Path:
     """The page of a summary that may be handed out, as one HTML file."""
+    return _write_one(board_page, summary, path, overwrite)
+
+
+def _write_one(page: Callable[[Summary], str], summary: Summary, path: Any, overwrite: bool) -> Path:
     place = Path(path)
     check_file_place(place, overwrite)
-    return _write_text(board_page(summary), place)
-
-
-def _write_text(text: str, place: Path) -> Path:
+    text = page(summary)
     with written_whole(place.parent, [place.name]) as folder:
         (folder / place.name).write_text(text, encoding="utf-8", errors="replace")
     return place

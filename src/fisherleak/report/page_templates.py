@@ -28,9 +28,7 @@ from fisherleak._support.numbers import (
     share,
     signed_percent,
 )
-from fisherleak.report.wording.sentences import any_value, chosen_how, membership_sentence
-
-__all__ = ["CompiledTemplates", "page_environment"]
+from fisherleak.report.sentences import any_value, chosen_how, membership_sentence
 
 
 @functools.cache
@@ -44,18 +42,18 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
         bytecode_cache=CompiledTemplates(Path(__file__).parent.glob("*.py")),
     )
-    environment.filters |= {
-        "number": number,
-        "percent": percent,
-        "plus_minus": plus_minus,
-        "points": points,
-        "signed_percent": signed_percent,
-        "chosen_how": chosen_how,
-        "percent_at_most": percent_at_most,
-        "membership_sentence": membership_sentence,
-        "share": share,
-        "any": any_value,
-    }
+    filters = (
+        number,
+        percent,
+        percent_at_most,
+        plus_minus,
+        points,
+        share,
+        signed_percent,
+        chosen_how,
+        membership_sentence,
+    )
+    environment.filters |= {each.__name__: each for each in filters} | {"any": any_value}
     return environment
 
 

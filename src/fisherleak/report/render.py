@@ -12,18 +12,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fisherleak.auditing.report_summary import Summary, read_summary
 from fisherleak.errors import InvalidInputError
 from fisherleak.report import view
-from fisherleak.report.wording.people_words import words_for
-from fisherleak.report.wording.sentences import (
+from fisherleak.report.sentences import (
     counted_sentence,
     measured_sentence,
     not_promised,
 )
-from fisherleak.report.wording.verdict import (
+from fisherleak.report.verdict import (
     PRICED,
     PRICED_PRESENT,
     choices_in_words,
@@ -32,11 +31,7 @@ from fisherleak.report.wording.verdict import (
     promise_in_words,
     verdict_of,
 )
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["page_without_scripts", "render"]
+from fisherleak.report.words import words_for
 
 SCRIPTS = ("numbers.js", "tables.js", "panels.js", "charts.js", "slider.js", "page.js")
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}

@@ -10,7 +10,7 @@ import numpy as np
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
 from fisherleak.auditing import report_summary as record
-from fisherleak.auditing.exposure.columns import ColumnFigures
+from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import MOST_LISTED, Spread
 from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE
 from fisherleak.auditing.exposure.revealed import HALF, Share, share_of
@@ -19,7 +19,7 @@ from fisherleak.auditing.policy.advice import advice_on, choices_on
 from fisherleak.auditing.policy.disclosed_beside_noise import few_in_class, kind_unsettled
 from fisherleak.auditing.policy.stated_rules import stated_rules
 from fisherleak.auditing.records import Audit
-from fisherleak.auditing.report_summary import SCHEMA, Summary
+from fisherleak.auditing.report_summary import Summary
 from fisherleak.auditing.summary_parts import (
     checked_policy,
     choices_with_cost,
@@ -28,12 +28,10 @@ from fisherleak.auditing.summary_parts import (
     utility_curve,
 )
 from fisherleak.releasing.cards.enough_people import sharing_classes
-from fisherleak.report.wording.assumptions import assumptions_of, policy_scope, unread_cells
+from fisherleak.report.assumptions import assumptions_of, policy_scope, unread_cells
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.design.gaps import MISSING
 from fisherleak.training.noise_words import has_shape, name_of
-
-__all__ = ["SCHEMA", "summarise", "summary_of_audit"]
 
 
 def summarise(audit: Audit, *, show_values: bool = False, command: str | None = None) -> Json:
@@ -252,18 +250,25 @@ def _attribute(audit: Audit, figures: ColumnFigures, share: Share | None) -> rec
         name=feature.name,
         kind="number" if feature.has_share else "category",
         eta_column=figures.joint / scale,
-        eta_max=figures.largest / scale,
-        eta_mean=figures.mean / scale,
-        eta_median=figures.median / scale,
         error_least=scale / figures.largest if figures.largest > 0 else None,
         error_typical=scale / figures.median if figures.median > 0 else None,
         spread=feature.prior if feature.has_share else None,
-        worst_row=audit.names[figures.worst][0],
         yes_no=feature.yes_no,
         step=feature.step if feature.yes_no else 1.0,
-        worst_person=_person(audit, figures.worst),
-        revealed=_share(audit, share),
+        **_most_exposed(audit, figures, share),
     )
+
+
+def _most_exposed(audit: Audit, figures: ColumnFigures | LabelFigures, share: Share | None) -> dict[str, Any]:
+    """Of a column, or of the target: etas of its values, who is most exposed, and the share that is revealed."""
+    return {
+        "eta_max": figures.largest / audit.unit_scale,
+        "eta_mean": figures.mean / audit.unit_scale,
+        "eta_median": figures.median / audit.unit_scale,
+        "worst_row": audit.names[figures.worst][0],
+        "worst_person": _person(audit, figures.worst),
+        "revealed": _share(audit, share),
+    }
 
 
 def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
@@ -276,16 +281,11 @@ def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
 
 def _label(audit: Audit) -> record.Label:
     """What is revealed about the target, in its own unit."""
-    figures, scale = audit.label, audit.unit_scale
+    target = audit.design.target
     return record.Label(
-        name=audit.design.target.name,
-        kind="category" if audit.design.target.classes else "number",
-        eta_max=figures.largest / scale,
-        eta_mean=figures.mean / scale,
-        eta_median=figures.median / scale,
-        worst_row=audit.names[figures.worst][0],
-        worst_person=_person(audit, figures.worst),
-        revealed=_share(audit, audit.revealed()[-1]),
+        name=target.name,
+        kind="category" if target.classes else "number",
+        **_most_exposed(audit, audit.label, audit.revealed()[-1]),
     )
 
 

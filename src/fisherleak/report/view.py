@@ -23,11 +23,9 @@ from fisherleak.auditing.report_summary import (
     PriceAtLimit,
     Summary,
 )
-from fisherleak.report.wording.sentences import columns_used, difference_sentence, lines_of
-from fisherleak.report.wording.verdict import prices_in_words
+from fisherleak.report.sentences import columns_used, difference_sentence, lines_of
+from fisherleak.report.verdict import prices_in_words
 from fisherleak.training.defaults import EVEN_ODDS
-
-__all__ = ["Page", "charts", "page"]
 
 LONGEST_TEXT = 400
 MOST = {
@@ -249,19 +247,20 @@ def _chances(made: Page) -> list[float | None]:
 def _clipped(value: Any) -> Any:
     """The same with texts of bounded length that are valid Unicode, and lists of bounded length."""
     if isinstance(value, str):
-        return _text(value)
+        return clipped(value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: _clipped(getattr(value, each.name)) for each in fields(value)})
     if isinstance(value, Mapping):
-        return {_text(str(key)): _clipped(entry) for key, entry in list(value.items())[: MOST["columns"]]}
+        return {clipped(key): _clipped(entry) for key, entry in list(value.items())[: MOST["columns"]]}
     if isinstance(value, Sequence):
         return tuple(_clipped(entry) for entry in value[: MOST["columns"]])
     return value
 
 
-def _text(text: str) -> str:
-    sound = text.encode("utf-8", "replace").decode("utf-8")
-    return sound if len(sound) <= LONGEST_TEXT else sound[: LONGEST_TEXT - 1] + "…"
+def clipped(text: Any, longest: int = LONGEST_TEXT) -> str:
+    """A text that is valid Unicode, and not too long for the page."""
+    sound = str(text).encode("utf-8", "replace").decode("utf-8")
+    return sound if len(sound) <= longest else f"{sound[: longest - 1]}…"
 
 
 def _rounded(value: Any) -> Any:
@@ -284,7 +283,7 @@ def _closest(row: ExposedRow, attributes: Sequence[ModelColumn]) -> Closest | No
     shares = row.revealed or (None,) * len(row.cells)
     known = {j: eta for j, eta in enumerate(row.cells) if eta is not None and eta > 0 and attributes[j].spread}
     best = max(known, key=lambda j: (shares[j] or 0.0, attributes[j].exposure(known[j])), default=None)
-    return None if best is None else Closest(_text(attributes[best].name), 1.0 / known[best], shares[best])
+    return None if best is None else Closest(clipped(attributes[best].name), 1.0 / known[best], shares[best])
 
 
 def _panels(groups: tuple[HistogramGroup, ...]) -> tuple[HistogramGroup, ...]:

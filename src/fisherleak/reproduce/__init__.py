@@ -1,6 +1,6 @@
 """The paper's items beside the published numbers: may import the library's public names; nobody but ``cli`` imports it.
 
-One file per item; adding one is adding a file and a line to ``NAMES``.
+Items lie by what they are about; adding one is adding it to the ``ITEMS`` of its module and to ``NAMES``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES = (
     *("table1", "figure1", "figure2", "figure3", "overlap", "figure4", "figure5", "figure6", "figure7"),
     *("pixels", "all_digits", "jointly", "end_to_end"),
 )
-"""Of the items and of their modules, in the order of the page."""
+"""Of the items, in the order of the page."""
 
 # names are shown by the command line before anything is computed
 __getattr__, __dir__ = lazily(

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from fisherleak._support.atomic import written_whole
 from fisherleak._support.checks import nearest
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.reproduce import NAMES
+from fisherleak.reproduce import NAMES, attribute_attacks, image_models, warfarin, whole_images
 from fisherleak.reproduce.workspace import Item, Workspace
 
 UNDATED: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
@@ -27,7 +26,8 @@ FORMAT = 1
 
 # Every item of the reproduction, in the order of the page.
 
-ITEMS: dict[str, Item] = {name: import_module(f"fisherleak.reproduce.experiments.{name}").ITEM for name in NAMES}
+_MADE = (*image_models.ITEMS, *warfarin.ITEMS, *attribute_attacks.ITEMS, *whole_images.ITEMS)
+ITEMS: dict[str, Item] = {item.name: item for item in sorted(_MADE, key=lambda item: NAMES.index(item.name))}
 """By name."""
 
 

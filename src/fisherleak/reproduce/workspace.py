@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from fisherleak import datasets
-from fisherleak._support.namespaces import Estimator, Json, Vector
+from fisherleak._support.namespaces import Estimator, Vector
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure
 from fisherleak.protection.irfil.irfil import IRFIL
@@ -75,6 +75,13 @@ class Item:
     beyond: bool = field(default=False)
 
 
+def panels(lines: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
+    """An empty figure and its axes; matplotlib is loaded where one is drawn."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(lines, columns, figsize=size, layout="constrained", **options)
+
+
 T = TypeVar("T")
 
 IMAGES = ("mnist", "cifar10")
@@ -104,11 +111,6 @@ def _logistic(n: int, l2: float) -> Any:
 
 
 KINDS = {"linear": ImageModel(-1, _linear), "logistic": ImageModel(0, _logistic)}
-
-
-def settings_of_images() -> Json:
-    """What decides the image models."""
-    return {"l2 of logistic regression": L2, "l2 of linear regression": 0.0, "reweightings": REWEIGHTINGS, "sigma": 1.0}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fisherleak.errors import InvalidInputError, SeededReleaseWarning
 from fisherleak.releasing.files.released_files import save_model
 from fisherleak.releasing.table_model import TableModel, read_for_release
 from fisherleak.report.summarise import summarise
-from fisherleak.report.wording.verdict import present_in_words, prices_in_words
+from fisherleak.report.verdict import present_in_words, prices_in_words
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings
 from fisherleak.training.utility import UtilityPoint

@@ -25,7 +25,7 @@ from auditing.fitted_models.models import MODELS, Case, case, visits
 from fisherleak.auditing import Settings
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.run import as_raw
-from fisherleak.cli import _digest, main
+from fisherleak.cli import _print_audit, main
 from fisherleak.training.pipelines import pipeline_of
 from fisherleak.training.trained_model import train
 from often import often
@@ -158,7 +158,7 @@ def test_every_kind_of_model_is_audited(name: str, tmp_path: Path) -> None:
     assert "with this noise" in made.verdict
     assert "<script" not in made._repr_html_()
     assert "How much worse was not measured" not in made.report(tmp_path / "report.html").read_text()
-    _digest.show_audit(summary, verbose=True)
+    _print_audit.show_audit(summary, verbose=True)
 
 
 @pytest.mark.parametrize(("name", "public"), [(n, p) for n in MODELS for p in ("preprocessing", "nothing")])

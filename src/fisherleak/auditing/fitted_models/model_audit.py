@@ -215,7 +215,7 @@ def _whose(row: int, name: str | None, person: bool) -> str:
 
 def _wording() -> Any:
     # a room below this one: loaded when called
-    return import_module("fisherleak.report.wording.verdict")
+    return import_module("fisherleak.report.verdict")
 
 
 def audit(

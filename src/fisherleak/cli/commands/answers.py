@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fisherleak._support.atomic import check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
-from fisherleak.cli._complete import answered
+from fisherleak.cli._complete import ANSWERED, offered
 from fisherleak.cli._print import say_reading, show_answers
 from fisherleak.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from fisherleak.auditing.query_log import Answered
-    from fisherleak.training.trained_model import Settings
-
-__all__ = ["answers"]
 
 
 @flags.grouped
@@ -41,7 +35,7 @@ def answers(
         typer.Option(
             "--of",
             metavar="WHAT",
-            autocompletion=answered,
+            autocompletion=offered(ANSWERED),
             help="What is answered: score (default), probability, or label (drawn from the model's own probability).",
         ),
     ] = "score",
@@ -80,7 +74,7 @@ def answers(
       fisherleak answers people.csv queries.csv --released model.skops
     """
     from fisherleak._support.checks import check_positive
-    from fisherleak.auditing.query_log import answers_document
+    from fisherleak.auditing.query_log import answers_document, answers_of_release, answers_with_noise
     from fisherleak.report.outputs import ANSWERS_FILES, write_answers
 
     if out is not None:
@@ -88,15 +82,18 @@ def answers(
         common.check_places({"--out": [out / name for name in ANSWERS_FILES]}, read)
         check_folder_place(out, overwrite)
     limit = None if max_eta is None else check_positive(max_eta, "max_eta")
+    held_out = 0.0 if held_out is None and released is None else held_out
     decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
     decided |= {"public": public, "id": id_, **reading}
     with common.quietly(quiet, json):
-        if released is not None:
-            common.decided_by_card(**decided, noise=noise)
-            found, settings = _of_release(released, table, queries, form, of)
+        by = common.what_decides(released, decided, noise)
+        _check_noise(noise, of, released)
+        trained, settings, saved = common.fitted_or_released(by, table, form)
+        log = common.source_table(queries, **form)
+        if saved is None:
+            found = answers_with_noise(trained, log, noise, of)
         else:
-            settings = common.settings_from(**decided | {"held_out": 0.0 if held_out is None else held_out})
-            found = _with_noise(settings, table, queries, form, noise, of)
+            found = answers_of_release(trained, log, saved.noise_on(trained))
         document = answers_document(found, settings, limit)
         if out is not None:
             write_answers(found, document, out)
@@ -108,28 +105,13 @@ def answers(
     return 1 if document["past_limit"] else 0
 
 
-def _with_noise(
-    settings: Settings, table: str, queries: str, form: dict[str, Any], noise: float | None, of: str
-) -> Answered:
-    from fisherleak.auditing.query_log import answers_with_noise
-    from fisherleak.training.trained_model import train
-
-    if (noise is None) != (of == "label"):
+def _check_noise(noise: float | None, of: str, released: Path | None) -> None:
+    """Refuse answers that nothing hides, or that are hidden twice."""
+    if released is not None:
+        if of == "label":
+            raise InvalidInputError("--of label draws from a model without noise: leave out --of, or --released.")
+    elif (noise is None) != (of == "label"):
         raise InvalidInputError(
             "--noise goes with --of score or probability, an answer without noise reveals without limit; --of label draws "
             "instead."
         )
-    trained = train(common.source_table(table, **form), settings)
-    return answers_with_noise(trained, common.source_table(queries, **form), noise, of)
-
-
-def _of_release(path: Path, table: str, queries: str, form: dict[str, Any], of: str) -> tuple[Answered, Settings]:
-    from fisherleak.auditing.query_log import answers_of_release
-    from fisherleak.releasing.files.released_files import load_model, retrain
-
-    if of == "label":
-        raise InvalidInputError("--of label draws from a model without noise: leave out --of, or --released.")
-    saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, **form))
-    log = common.source_table(queries, **form)
-    return answers_of_release(trained, log, saved.noise_on(trained)), saved.settings

@@ -12,8 +12,6 @@ from fisherleak.cli._print import say_reading, show_attack
 from fisherleak.cli._wording import told
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["attack"]
-
 ONE_RELEASE = (
     "All rows share the noise of this one release: another would give other figures, outside these intervals too. Attack with "
     "--noise instead of --released for the average over releases."
@@ -58,26 +56,20 @@ def attack(
     from fisherleak.auditing.plain_records import as_json
     from fisherleak.auditing.run import attacked_columns
     from fisherleak.auditing.summary_parts import outcomes_of
-    from fisherleak.releasing.files.released_files import load_model, retrain
-    from fisherleak.training.trained_model import train
 
     given: dict[str, Any] = {"target": target, "model": model, "l2": l2, "held_out": held_out, "seed": seed}
     given["person"] = person
     given |= {"missing": missing, **reading}
-    against: Any = None
-    added: Any = noise
     with common.quietly(quiet, json):
-        if released is not None:
-            common.decided_by_card(**given, noise=noise)
-            saved = load_model(released)
-            trained = retrain(saved, common.source_table(table, **form))
-            against, added, noise, settings = saved.model, saved.noise_on(trained), saved.scale, saved.settings
-        else:
+        if released is None:
             if noise is None:
                 raise InvalidInputError("--noise is missing: give the scale of the noise on every coefficient.")
-            added = noise = check_positive(noise, "noise")
-            settings = common.settings_from(**given)
-            trained = train(common.source_table(table, **form), settings)
+            noise = check_positive(noise, "noise")
+        by = common.what_decides(released, given, noise)
+        trained, settings, saved = common.fitted_or_released(by, table, form)
+        against: Any = None if saved is None else saved.model
+        added: Any = noise if saved is None else saved.noise_on(trained)
+        noise = noise if saved is None else saved.scale
         chosen, _ = attacked_columns(trained.design, attribute)
         attacked = attack_all(table_under_attack(trained, against), chosen, added, seed=settings.seed, quick=quick)
     outcomes, notes = outcomes_of(attacked), list(attacked.notes)

@@ -14,7 +14,7 @@ from fisherleak._support.atomic import check_file_place, check_folder_place
 from fisherleak.cli import _common as common
 from fisherleak.cli import _options as flags
 from fisherleak.cli._complete import columns_to_set, metrics
-from fisherleak.cli._digest import show_audit
+from fisherleak.cli._print_audit import show_audit
 from fisherleak.cli._wording import OPTIONS, told
 from fisherleak.errors import InvalidInputError
 from fisherleak.training.defaults import DRAWS

@@ -13,8 +13,6 @@ from fisherleak.cli._layout import paragraph
 from fisherleak.cli._print import show_ledger
 from fisherleak.errors import InvalidInputError
 
-__all__ = ["ledger"]
-
 SCHEMA = "fisherleak.spent/1"
 CARRIED = "fisherleak.carried/1"
 MOST_LISTED = 20

@@ -17,8 +17,6 @@ from fisherleak.cli._print import say_reading
 if TYPE_CHECKING:
     from fisherleak.releasing.predictions import Predictions
 
-__all__ = ["predict"]
-
 
 @flags.grouped
 def predict(

@@ -13,8 +13,6 @@ from fisherleak.cli._print import say_reading, show_release
 from fisherleak.cli._wording import told
 from fisherleak.training.defaults import DEFAULT_L2
 
-__all__ = ["release"]
-
 
 @flags.grouped
 def release(

@@ -13,8 +13,6 @@ from fisherleak.cli._complete import items as known_items
 from fisherleak.errors import FisherleakError
 from fisherleak.reproduce import NAMES
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     items: Annotated[

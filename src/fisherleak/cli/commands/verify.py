@@ -12,8 +12,6 @@ from fisherleak.cli import _options as flags
 from fisherleak.cli._print import show_verification
 from fisherleak.cli._wording import in_options
 
-__all__ = ["verify"]
-
 SCHEMA = "fisherleak.verification/1"
 
 

@@ -23,8 +23,7 @@ from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.frames import Table
-from fisherleak.models.steps.curved_steps import plain_levels
-from fisherleak.models.steps.flow import Flow, kept, start
+from fisherleak.models.steps.flow import Flow, kept, plain_levels, start, steps_within
 from fisherleak.models.steps.imputers import absent_cells
 from fisherleak.models.steps.scalers import LEVELS
 from fisherleak.models.steps.transformers import chosen_columns, through
@@ -138,11 +137,11 @@ def learned_levels(step: Estimator) -> bool:
 
 def _learners(step: Estimator) -> list[Estimator]:
     """Encoders, and imputers with indicators of missing values."""
-    parts = ("transformers_", "transformer_list", "steps") if hasattr(step, "get_params") else ()
-    children = [child for name in parts for child in getattr(step, name, ())]
-    if isinstance(step, LEVELS) or (isinstance(step, impute.SimpleImputer) and step.add_indicator):
-        return [step]
-    return [found for child in children for found in _learners(child[1])]
+    return [
+        each
+        for each in steps_within(step)
+        if isinstance(each, LEVELS) or (isinstance(each, impute.SimpleImputer) and each.add_indicator)
+    ]
 
 
 def _look_into(step: Estimator, flow: Flow, check: _Check) -> None:

@@ -25,6 +25,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
+from fisherleak.models.steps.flow import steps_within
 from fisherleak.models.steps.imputers import Fill, Mask, filled_value, filling_of, fills_of
 
 LEARN_NOTHING = (preprocessing.PolynomialFeatures, preprocessing.FunctionTransformer, preprocessing.Normalizer)
@@ -95,10 +96,7 @@ def declared(step: Estimator) -> bool:
 
 def has_scalers(step: Estimator) -> bool:
     """Whether a fitted model or step holds a scaler."""
-    if type(step) in SCALERS:
-        return True
-    children = [child for name in ("transformers_", "transformer_list", "steps") for child in getattr(step, name, ())]
-    return any(has_scalers(child[1]) for child in children)
+    return any(type(each) in SCALERS for each in steps_within(step))
 
 
 def complete(scales: Sequence[Scale | None], width: int) -> list[Scale]:
@@ -208,9 +206,7 @@ def _standard(step: Estimator) -> tuple[Any, Scales]:
         _refuse_constant(step, step.var_)
     if step.with_mean:
         made.mean_ = np.zeros(count)
-    return made, [
-        Scale(STANDARD, float(c), float(s), step.with_std, centred=step.with_mean) for c, s in _pairs(centres, scales)
-    ]
+    return made, _scales(STANDARD, centres, scales, spread=step.with_std, centred=step.with_mean)
 
 
 def _min_max(step: Estimator) -> tuple[Any, Scales]:
@@ -223,17 +219,14 @@ def _min_max(step: Estimator) -> tuple[Any, Scales]:
     share = 1.0 / (high - low)
     points = ((1.0, share), (0.0, -share))
     centres = -step.min_ / step.scale_
-    return made, [
-        Scale("MinMaxScaler", float(c), float(s), False, points, centred=True)
-        for c, s in _pairs(centres, 1.0 / step.scale_)
-    ]
+    return made, _scales("MinMaxScaler", centres, 1.0 / step.scale_, points, centred=True)
 
 
 def _max_abs(step: Estimator) -> tuple[Any, Scales]:
     made = copy.copy(step)
     _refuse_constant(step, step.max_abs_)
     made.scale_ = np.ones_like(step.scale_)
-    return made, [Scale("MaxAbsScaler", 0.0, float(s), False, ((math.inf, 1.0),)) for s in step.scale_]
+    return made, _scales("MaxAbsScaler", np.zeros_like(step.scale_), step.scale_, ((math.inf, 1.0),))
 
 
 def _robust(step: Estimator) -> tuple[Any, Scales]:
@@ -250,10 +243,7 @@ def _robust(step: Estimator) -> tuple[Any, Scales]:
         points = ((high, 1.0), (low, -1.0))
     if step.with_centering:
         made.center_ = np.zeros(count)
-    return made, [
-        Scale("RobustScaler", float(c), float(s), False, points, centred=step.with_centering)
-        for c, s in _pairs(centres, scales)
-    ]
+    return made, _scales("RobustScaler", centres, scales, points, centred=step.with_centering)
 
 
 SCALERS: dict[type, Callable[[Any], tuple[Any, Scales]]] = {
@@ -264,8 +254,17 @@ SCALERS: dict[type, Callable[[Any], tuple[Any, Scales]]] = {
 }
 
 
-def _pairs(centres: Any, scales: Any) -> list[tuple[float, float]]:
-    return list(zip(np.asarray(centres).tolist(), np.asarray(scales).tolist(), strict=True))
+def _scales(
+    name: str,
+    centres: Any,
+    scales: Any,
+    points: tuple[tuple[float, float], ...] = (),
+    spread: bool = False,
+    centred: bool = False,
+) -> Scales:
+    """What a scaler learned, for each of its features."""
+    pairs = zip(np.asarray(centres).tolist(), np.asarray(scales).tolist(), strict=True)
+    return [Scale(name, float(c), float(s), spread, points, centred=centred) for c, s in pairs]
 
 
 def _refuse_constant(step: Estimator, sizes: Any) -> None:

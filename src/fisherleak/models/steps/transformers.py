@@ -18,14 +18,27 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
-from fisherleak.models.steps.curved_steps import one_hot, ordinal, polynomial, splines
-from fisherleak.models.steps.flow import Block, Flow, joined, kept, linear, output, scaled, unfed
+from fisherleak.models.steps.flow import (
+    Block,
+    Flow,
+    joined,
+    kept,
+    linear,
+    one_hot,
+    ordinal,
+    output,
+    polynomial,
+    scaled,
+    splines,
+    steps_within,
+    unfed,
+)
 from fisherleak.models.steps.imputers import CentreImputer, absent_cells
 
 
 def through(transformer: Estimator, flow: Flow) -> Flow:
     """The flow after a fitted transformer, or a refusal by class name."""
-    if transformer is None or _is(transformer, "passthrough"):
+    if transformer is None or transformer == "passthrough":
         return flow
     if type(transformer) in READERS:
         if type(transformer) in ARITHMETIC:
@@ -55,15 +68,7 @@ def every_step(model: Estimator) -> Iterator[Estimator]:
     """The steps before a pipeline's model, and the steps within them."""
     if isinstance(model, pipeline.Pipeline):
         for _, step in model.steps[:-1]:
-            yield from _within(step)
-
-
-def _within(step: Estimator) -> Iterator[Estimator]:
-    if step is not None and not isinstance(step, str):
-        yield step
-        for name in ("transformers_", "transformer_list", "steps"):
-            for child in getattr(step, name, ()):
-                yield from _within(child[1])
+            yield from steps_within(step)
 
 
 def filled_by_other_rows(model: Estimator, table: Table, y: Any) -> Estimator | None:
@@ -97,15 +102,10 @@ def _refusal(transformer: Estimator) -> str:
 # One function for each transformer
 
 
-def _standard_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    table = output(transformer, flow)
-    scale = transformer.scale_ if transformer.with_std else None
+def _scaler(transformer: Estimator, flow: Flow) -> Flow:
+    """Each column over its scale, where there is one."""
+    table, scale = output(transformer, flow), transformer.scale_
     return scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
-
-
-def _robust_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    table = output(transformer, flow)
-    return scaled(flow, table, 1.0 / transformer.scale_ if transformer.with_scaling else np.ones(len(table.names)))
 
 
 def _min_max_scaler(transformer: Estimator, flow: Flow) -> Flow:
@@ -123,10 +123,6 @@ def _min_max_scaler(transformer: Estimator, flow: Flow) -> Flow:
         for key, block in after.blocks.items()
     }
     return replace(after, blocks=blocks)
-
-
-def _max_abs_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    return scaled(flow, output(transformer, flow), 1.0 / transformer.scale_)
 
 
 def _components(transformer: Estimator, flow: Flow) -> Flow:
@@ -212,7 +208,7 @@ def _union(transformer: Estimator, flow: Flow) -> Flow:
         raise UnsupportedModelError(
             "FeatureUnion with transformer_weights is not supported: scale the features instead."
         )
-    parts = [through(step, flow) for _, step in transformer.transformer_list if not _is(step, "drop")]
+    parts = [through(step, flow) for _, step in transformer.transformer_list if step != "drop"]
     return joined(transformer, flow, parts)
 
 
@@ -232,11 +228,7 @@ def chosen_columns(transformer: Estimator, table: Table) -> list[tuple[Any, list
         # scikit-learn 1.6 announces another form of the remainder's columns; both are read
         warnings.simplefilter("ignore", FutureWarning)
         chosen = [(step, positions_in(columns, table)) for _, step, columns in transformer.transformers_]
-    return [(step, positions) for step, positions in chosen if positions and not _is(step, "drop")]
-
-
-def _is(step: Estimator, word: str) -> bool:
-    return isinstance(step, str) and step == word
+    return [(step, positions) for step, positions in chosen if positions and step != "drop"]
 
 
 def positions_in(columns: Any, table: Table) -> list[int]:
@@ -259,10 +251,10 @@ def positions_in(columns: Any, table: Table) -> list[int]:
 
 
 READERS: dict[type, Callable[[Any, Flow], Flow]] = {
-    preprocessing.StandardScaler: _standard_scaler,
-    preprocessing.RobustScaler: _robust_scaler,
+    preprocessing.StandardScaler: _scaler,
+    preprocessing.RobustScaler: _scaler,
     preprocessing.MinMaxScaler: _min_max_scaler,
-    preprocessing.MaxAbsScaler: _max_abs_scaler,
+    preprocessing.MaxAbsScaler: _scaler,
     preprocessing.OneHotEncoder: one_hot,
     preprocessing.OrdinalEncoder: ordinal,
     preprocessing.PolynomialFeatures: polynomial,

@@ -32,9 +32,8 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table, final_estimator
 from fisherleak.models.estimators import set_parameters
-from fisherleak.models.minimum import LOOSE
 from fisherleak.models.preprocessed import Prepared, prepare
-from fisherleak.models.read import Reading, risk_of
+from fisherleak.models.read import LOOSE, Reading, risk_of
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target, repeatable
 from fisherleak.protection.irfil.even_weights import EvenRound, EvenWeights
 from fisherleak.protection.irfil.irfil_iteration import Balance, balance, example_targets, group_targets

@@ -31,10 +31,9 @@ from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.norms.largest_eigenvalues import top_of_matrices
 from fisherleak.errors import InvalidInputError
-from fisherleak.nn.library import Module, Tensor, torch
-from fisherleak.nn.row_maps import as_given
-from fisherleak.nn.sgd.example_gradients import ExampleGradients, StepInformation, check_model_alone, example_gradients
-from fisherleak.nn.sgd.training_runs import count_steps, fingerprint, read_state, write_state
+from fisherleak.nn.example_gradients import ExampleGradients, StepInformation, check_model_alone, example_gradients
+from fisherleak.nn.row_maps import Module, Tensor, as_given, torch
+from fisherleak.nn.training_runs import count_steps, fingerprint, read_state, write_state
 from fisherleak.rows.selection import check_rows
 
 REACH = 12.0
@@ -97,6 +96,7 @@ class Subsampling:
         return float(max(self.across.max(), self.along.max()))
 
 
+@lru_cache(maxsize=32)
 def subsampling_table(sample_rate: float, largest: float, sampling: str = "poisson") -> Subsampling:
     r"""For gradients of up to ``largest`` standard deviations of the noise.
 
@@ -291,7 +291,7 @@ class SGDAccountant:
             self.noise_multiplier if noise_multiplier is None else check_positive(noise_multiplier, "noise_multiplier")
         )
         rate = self.sample_rate if sample_rate is None else _check_rate(sample_rate)
-        table = _table(rate, LONGEST[self.clip] / noise, self.sampling)
+        table = subsampling_table(rate, LONGEST[self.clip] / noise, self.sampling)
         scale = _check_scale(noise * self.max_grad_norm)
         if self.steps % self.every == 0:
             self._account(table, scale)
@@ -431,16 +431,6 @@ class SGDAccountant:
             signs = self._random.integers(0, 2, size=tuple(part.x.shape)) * 2.0 - 1.0
             total = total + part.along_directions(torch.as_tensor(signs, dtype=part.x.dtype, device=part.x.device))
         return total / self.directions
-
-
-def watched_by(accountant: SGDAccountant) -> Watched:
-    """The examples that an accountant watches; refused where there are none."""
-    return accountant._examples()
-
-
-@lru_cache(maxsize=32)
-def _table(sample_rate: float, largest: float, sampling: str) -> Subsampling:
-    return subsampling_table(sample_rate, largest, sampling)
 
 
 def _beside(values: Any, name: str, own: Tensor) -> Tensor:

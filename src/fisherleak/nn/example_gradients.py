@@ -13,8 +13,7 @@ from typing import Any
 
 from fisherleak.engine.norms.largest_eigenvalues import top_by_products
 from fisherleak.errors import InvalidInputError
-from fisherleak.nn.library import Module, Tensor, derivatives, torch
-from fisherleak.nn.row_maps import check_rows_alone, frozen_copy, refuse_training
+from fisherleak.nn.row_maps import Module, Tensor, check_rows_alone, derivatives, frozen_copy, refuse_training, torch
 
 
 @dataclass(frozen=True)

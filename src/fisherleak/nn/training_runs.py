@@ -18,7 +18,7 @@ from fisherleak._support.checks import check_positive
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 
 if TYPE_CHECKING:
-    from fisherleak.nn.sgd.accountant import SGDAccountant
+    from fisherleak.nn.sgd_accountant import SGDAccountant
 
 
 OVER = ("max", "mean")

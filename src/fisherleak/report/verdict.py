@@ -20,18 +20,6 @@ from fisherleak.auditing.report_summary import (
 )
 from fisherleak.training.utility_words import measured, written
 
-__all__ = [
-    "PRICED",
-    "PRICED_PRESENT",
-    "Verdict",
-    "choices_in_words",
-    "present_in_words",
-    "prices_in_words",
-    "promise_in_words",
-    "verdict_of",
-    "verdict_text",
-]
-
 MOST_RULES = 3
 EVEN = 0.5
 """The accuracy of a coin, for a guess between two answers."""

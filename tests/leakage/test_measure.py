@@ -1,4 +1,4 @@
-"""One noisy gradient about its rows: against differences of the gradient itself, and what a client may send."""
+"""What is measured of one noisy gradient: against differences of the gradient itself, and what a client may send."""
 
 from __future__ import annotations
 

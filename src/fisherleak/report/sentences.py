@@ -14,20 +14,7 @@ from fisherleak._support.numbers import (
     signed_percent,
 )
 from fisherleak.auditing.report_summary import AttackResult, Diagnostics, Group, MembershipFound, Summary
-from fisherleak.report.wording.words import Word
-
-__all__ = [
-    "NOT_PROMISED",
-    "any_value",
-    "chosen_how",
-    "columns_used",
-    "counted_sentence",
-    "difference_sentence",
-    "lines_of",
-    "measured_sentence",
-    "membership_sentence",
-    "not_promised",
-]
+from fisherleak.report.words import Word
 
 NOT_PROMISED: tuple[Word, ...] = (
     Word(

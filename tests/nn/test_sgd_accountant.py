@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak.nn.sgd.accountant import CLIPS, LONGEST, subsampled_information, subsampling_table
+from fisherleak.nn.sgd_accountant import CLIPS, LONGEST, subsampled_information, subsampling_table
 from often import often
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

@@ -11,8 +11,6 @@ from fisherleak.tables import Target
 from fisherleak.training.noise_words import noise_words
 from fisherleak.training.trained_model import COUNTED, Settings
 
-__all__ = ["assumptions_of", "policy_scope", "unread_cells"]
-
 LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under [require] and [utility] only."
 
 MOST_NAMED = 10

@@ -1,20 +1,21 @@
-"""All that an audit found, in tables on a terminal: what ``fisherleak audit -v`` prints."""
+"""What an audit prints: at most a screen of 24 lines, the verdict first, or with ``-v`` all that it found, in tables."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fisherleak._support.numbers import number, percent, percent_at_most, plus_minus, share
 from fisherleak.cli import _layout as layout
 from fisherleak.cli._common import emit, printable
 from fisherleak.cli._print import COUNTED, MOST_LISTED, MOST_SHOWN, even, show_attacks
+from fisherleak.cli._wording import in_options
 
 if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record
-    from fisherleak.report.wording.verdict import Verdict
+    from fisherleak.report.verdict import Verdict
 
-__all__ = ["called", "show_all", "show_confirmation", "show_gate", "show_policy"]
 
 MOST_COLUMNS = 100
 """Columns of a table of them, the most exposed ones: the terminal is no place for thousands of lines."""
@@ -29,24 +30,25 @@ def show_all(summary: record.Summary, verdict: Verdict | None) -> None:
     dropped = data.rows_read - data.rows_used
     emit(f"{printable(summary.title)}\n")
     _show_verdict(summary, verdict)
-    layout.pairs(
+    about = layout.pair_lines(
         [
             ("rows", f"{data.train_rows:,} training{test}" + (f", {dropped:,} dropped" if dropped else "")),
             *([] if people is None else [("people", f"{people:,} in the training rows, by {data.person_column}")]),
             *_kinds(data.columns, {a.name for a in summary.attributes if a.yes_no}),
             ("model", f"{summary.model.description}; {number(summary.model.parameters)} parameters"),
-            ("noise", f"{layout.digits(noise.scale)} on every coefficient ({noise.chosen})"),
+            ("noise", f"{number(noise.scale)} on every coefficient ({noise.chosen})"),
             ("counted", COUNTED[summary.model.public]),
             (
                 f"eta of a {'row' if people is None else 'person'}",
-                f"{layout.digits(examples.mean)} on average, {layout.digits(examples.max)} at most",
+                f"{number(examples.mean)} on average, {number(examples.max)} at most",
             ),
-            ("eta of all data", layout.digits(summary.eta.dataset)),
+            ("eta of all data", number(summary.eta.dataset)),
             *_membership(summary),
             ("utility", f"{_utility(cost, noise.scale)}: {cost.label}"),
             *((each.label.partition(" (")[0], _utility(each, noise.scale)) for each in cost.also),
         ]
     )
+    emit("\n".join(about))
     if cost.note:
         layout.paragraph(f"\n{printable(cost.note)}")
     _show_figures(summary)
@@ -56,7 +58,7 @@ def show_all(summary: record.Summary, verdict: Verdict | None) -> None:
     balance = summary.balance
     if balance:
         before, after = (
-            f"{layout.digits(side.mean)} ± {layout.digits(side.sd)} {when}"
+            f"{number(side.mean)} ± {number(side.sd)} {when}"
             for side, when in ((balance.before, "before"), (balance.after, "after"))
         )
         utility = " and ".join(even(each, cost.metric) for each in (balance.utility_before, balance.utility_after))
@@ -68,7 +70,7 @@ def show_all(summary: record.Summary, verdict: Verdict | None) -> None:
 
 def _show_verdict(summary: record.Summary, verdict: Verdict | None) -> None:
     """People, limits, cost, and what to do."""
-    from fisherleak.report.wording.verdict import (
+    from fisherleak.report.verdict import (
         PRICED,
         PRICED_PRESENT,
         choices_in_words,
@@ -131,14 +133,14 @@ def _show_figures(summary: record.Summary) -> None:
     layout.table(
         f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary.rows))} of {summary.number_measured:,})",
         (one, "eta", "least error in standard deviations"),
-        [(called(row), layout.digits(row.eta), layout.inverse(row.eta)) for row in summary.rows[:MOST_SHOWN]],
+        [(called(row), number(row.eta), layout.inverse(row.eta)) for row in summary.rows[:MOST_SHOWN]],
     )
     order = sorted(summary.attributes, key=lambda item: -item.exposure(item.eta_max))
     layout.table(
         "\nColumns, in their own units: no unbiased attacker does better than",
         ("column", f"worst {one}", f"typical {one}", "the column varies by"),
         [
-            (a.name, plus_minus(a.error_least), plus_minus(a.error_typical), layout.digits(a.spread))
+            (a.name, plus_minus(a.error_least), plus_minus(a.error_typical), number(a.spread))
             for a in order[:MOST_COLUMNS]
         ],
     )
@@ -149,7 +151,7 @@ def _show_figures(summary: record.Summary) -> None:
             "\nGroups",
             ("group", many, "eta jointly", "mean eta", "largest eta"),
             [
-                (g.name, number(g.count), *(layout.digits(eta) for eta in (g.eta_joint, g.eta_mean, g.eta_max)))
+                (g.name, number(g.count), *(number(eta) for eta in (g.eta_joint, g.eta_mean, g.eta_max)))
                 for g in summary.groups
             ],
         )
@@ -165,7 +167,7 @@ def _show_shares(summary: record.Summary, one: str) -> None:
         "\nShare of a value revealed to someone who knows everything else",
         ("column", f"worst {one}", "95 %", "median", f"{summary.whose} above half", "spread"),
         [
-            (name, *(share(part) for part in (r.max, r.q95, r.median)), number(r.count), layout.digits(r.spread))
+            (name, *(share(part) for part in (r.max, r.q95, r.median)), number(r.count), number(r.spread))
             for r, name in shown[:MOST_COLUMNS]
         ],
     )
@@ -187,7 +189,7 @@ def show_gate(gate: record.CheckedGate, people: bool = False) -> None:
     whose = f"{number(gate.count)} {many if gate.count > 1 else one}"
     layout.paragraph(f"\n{whose} above the limit of {number(gate.max_eta, 6)}, the most exposed first:")
     for row in gate.rows[:MOST_LISTED]:
-        emit(f"  {called(row)}: {layout.digits(row.eta)}")
+        emit(f"  {called(row)}: {number(row.eta)}")
     if gate.count > MOST_LISTED:
         emit(f"  and {number(gate.count - MOST_LISTED)} more")
 
@@ -222,3 +224,110 @@ def called(row: record.ExposedRow | record.GateRow | record.MemberRow) -> str:
     if row.rows is not None:
         return f"{printable(row.id)} ({row.rows} row{'s' * (row.rows > 1)})"
     return f"row {row.row}" if row.id is None else f"{printable(row.id)} (row {row.row})"
+
+
+MOST = 3
+"""Rows, columns and choices of noise that are named."""
+MORE = "-v prints every table"
+
+
+def show_audit(
+    summary: record.Summary,
+    decided: Sequence[str] = (),
+    *,
+    verbose: bool,
+    released: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """The digest of an audit, or all of it; ``decided`` is what was decided about the table, in sentences."""
+    from fisherleak.report.verdict import verdict_of
+
+    verdict = verdict_of(summary)
+    ends = [] if out is None else [f"open {printable(out / 'report.html')}"]
+    if verbose or verdict is None:
+        show_all(summary, verdict)
+        if summary.gate:
+            show_gate(summary.gate, people=summary.data.people is not None)
+        if summary.policy:
+            show_policy(summary.policy, planned=released is None)
+        if summary.released:
+            show_confirmation(summary.released, str(released))
+    else:
+        ends = [f"{end}  # {MORE}" for end in ends] or [MORE]
+        _show_digest(summary, verdict, [in_options(each) for each in decided])
+    emit("\n".join(["", *ends]))
+
+
+def _show_digest(summary: record.Summary, verdict: Verdict, decided: Sequence[str]) -> None:
+    """The verdict, the most exposed, what noise costs and what to do next; two lines are left for what follows."""
+    first = [printable(summary.title), "", *layout.lines("", verdict.headline)]
+    last = [*layout.lines("", f"Next: {verdict.advice}" if verdict.advice else "")]
+    last += [f"    {printable(verdict.command)}"] if verdict.command else []
+    said = [*verdict.lines, verdict.cost, *summary.diagnostics.warnings, *_found(summary)]
+    middle = [layout.lines("  - ", sentence) for sentence in said if sentence]
+    plain = [_costs(summary), _made_of(summary), *decided]
+    exposed = [*layout.lines("", _exposed_rows(summary)), *layout.lines("", _exposed_columns(summary))]
+    room = layout.SCREEN - len(first) - len(exposed) - len(last) - bool(last) - 2
+    for lines in layout.that_fit([*middle, *(layout.lines("", line) for line in plain if line)], room):
+        first += lines
+    emit("\n".join([*first, *exposed, *([""] if last else []), *last]))
+
+
+def _found(summary: record.Summary) -> list[str]:
+    """How much of a released file's model card the audit confirms, in a line."""
+    found = summary.released
+    if found is None:
+        return []
+    confirmed, others = number(len(found.confirmed)), number(len(found.unconfirmed))
+    return [f"Of the model card, {confirmed} statements were confirmed; {others} cannot be checked by any audit (-v)."]
+
+
+def _exposed_rows(summary: record.Summary) -> str:
+    rows = ", ".join(f"{called(row)} (eta {number(row.eta)})" for row in summary.rows[:MOST])
+    return f"Most exposed {'rows' if summary.data.people is None else 'people'}: {rows}" if rows else ""
+
+
+def _exposed_columns(summary: record.Summary) -> str:
+    """The numbers that are revealed most, with the least error of an unbiased attacker."""
+    order = sorted(
+        (each for each in summary.attributes if each.kind == "number"), key=lambda each: -each.exposure(each.eta_max)
+    )
+    named = ", ".join(f"{each.name} {plus_minus(each.error_least)}" for each in order[:MOST])
+    return f"Most exposed columns (least error): {named}" if named else ""
+
+
+def _costs(summary: record.Summary) -> str:
+    """A few of the limits, or of the choices of noise: the least, the most, and one between them."""
+    from fisherleak.report.verdict import choices_in_words, prices_in_words, promise_in_words
+
+    prices = prices_in_words(summary)
+    if prices:
+        some = prices if len(prices) <= MOST else prices[1:-1]
+        return f"Limits on the eta of {promise_in_words(summary)}: " + "; ".join(
+            f"{limit} leaves {left.partition(' (')[0]}" for limit, _, left, *_ in some
+        )
+    choices = [words for words in choices_in_words(summary) if words[2] != "not measured"]
+    if not choices or summary.noise.chosen != "default":
+        return ""
+    shown = choices if len(choices) <= MOST else [choices[1], choices[len(choices) // 2], choices[-1]]
+    return "Noise scales: " + "; ".join(
+        f"{noise} reveals at most {most} and leaves {left.partition(' (')[0]}" for noise, most, left in shown
+    )
+
+
+def _made_of(summary: record.Summary) -> str:
+    """What was read, and how."""
+    data = summary.data
+    kinds = [column.kind for column in data.columns]
+    counts = [
+        f"{number(kinds.count(kind))} {word} column{'s' * (kinds.count(kind) != 1)}"
+        for kind, word in (("number", "numeric"), ("category", "categorical"))
+        if kind in kinds
+    ]
+    left = [
+        f"{number(count)} {what}{'s' * (count != 1)} left out"
+        for count, what in ((data.rows_read - data.rows_used, "row"), (kinds.count("ignored"), "column"))
+        if count
+    ]
+    held = [f"{number(data.test_rows)} held out"] if data.test_rows else []
+    return f"Read: {', '.join([f'{number(data.train_rows)} training rows', *held, *counts, *left])}."

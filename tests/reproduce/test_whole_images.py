@@ -9,7 +9,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 import fisherleak as fl
-from fisherleak.reproduce.experiments.all_digits import _components, _model, _ten_classes, compare, compute
+from fisherleak.reproduce.whole_images import _all_classes, _compare_ten, _components, _model, _ten_classes
 
 
 def images(n: int = 300) -> tuple[Any, Any]:
@@ -35,7 +35,7 @@ def test_figures_are_those_of_the_library() -> None:
     assert found["by class"][3] == pytest.approx(eta[y == 3].mean())
     assert found["accuracy"] > 0.9
     whole = {"classes": list("0123456789"), "rows": 300, "values": 30, "models": {"20 components": found}}
-    (line,) = compare({"mnist": whole})
+    (line,) = _compare_ten({"mnist": whole})
     assert f"at most {eta.max():.4f}" in line.ours
 
 
@@ -51,4 +51,4 @@ def test_digits_must_be_there_and_other_classes_may_be(tmp_path: Any) -> None:
     work: Any = type("Work", (), {"data_home": tmp_path})()
     assert _ten_classes(work, "cifar10") is None
     with pytest.raises(fl.DataError):
-        compute(work)
+        _all_classes(work)

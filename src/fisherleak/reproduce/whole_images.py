@@ -1,4 +1,4 @@
-"""Beyond the paper: all ten classes at once, in a softmax model."""
+"""Items beyond the paper about whole images: models of every pixel, and of all ten classes at once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,78 @@ from fisherleak._support.arrays import to_gpu
 from fisherleak.engine.fit.minimise import minimise
 from fisherleak.errors import DataError
 from fisherleak.leakage.measure import measure
-from fisherleak.reproduce.workspace import IMAGES, L2, TITLES, Comparison, Item, Numbers, Workspace
+from fisherleak.reproduce.workspace import CLASSES, IMAGES, L2, TITLES, Comparison, Item, Numbers, Workspace, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETTINGS = {"model": "softmax of ten classes, without intercepts", "l2": L2, "components": 20, "sigma": 1.0}
+# Models of all pixels, and which of them the model reveals
+
+OF_PIXELS = {"model": "linear on all pixels, in the unit ball", "l2": L2, "sigma": 1.0}
+
+
+def _all_pixels(work: Workspace) -> Numbers:
+    return {name: _maps(work, name) for name in IMAGES}
+
+
+def _maps(work: Workspace, name: str) -> Numbers:
+    data = work.images(name)
+    flat = data.pixels.reshape(len(data.pixels), -1) / 255.0
+    flat /= np.linalg.norm(flat, axis=1).max()
+    labels = data.labels("linear")
+    leak = measure(minimise(flat, labels, "squared", L2[name]), flat, labels)
+    eta = np.asarray(leak.per_example())
+    cells = np.asarray(leak.per_cell())
+    worst = int(np.argmax(eta))
+    shape = [*data.pixels.shape[1:3], -1]
+    # colour planes of a pixel count together, by the largest
+    maps = {title: cells[data.y == k].mean(axis=0) for k, title in enumerate(CLASSES[name])}
+    maps["most exposed"] = cells[worst]
+    return {
+        "values": flat.shape[1],
+        "mean": float(eta.mean()),
+        "sd": float(eta.std(ddof=1)),
+        "max": float(eta.max()),
+        "worst": worst,
+        "maps": {title: values.reshape(shape).max(axis=-1).round(8).tolist() for title, values in maps.items()},
+    }
+
+
+def _draw_maps(numbers: Numbers, work: Workspace) -> Figure:
+    figure, axes = panels(2, 4, (11, 5))
+    for line, name in zip(axes, IMAGES, strict=True):
+        found = numbers[name]
+        for ax, title in zip(line, found["maps"], strict=False):
+            image = ax.imshow(found["maps"][title], cmap="magma")
+            figure.colorbar(image, ax=ax, shrink=0.8)
+            ax.set(xticks=[], yticks=[], title="most exposed image" if title == "most exposed" else f"mean of {title}")
+        pixels = work.images(name).pixels[found["worst"]]
+        line[3].imshow(pixels, cmap="gray" if pixels.ndim == 2 else None)
+        line[3].set(xticks=[], yticks=[], title="that image")
+        line[0].set_ylabel(f"{TITLES[name]}: eta of each pixel", fontsize=8)
+    return figure
+
+
+def _compare_pixels(numbers: Numbers) -> list[Comparison]:
+    lines = []
+    for name in IMAGES:
+        found = numbers[name]
+        ours = f"{found['mean']:.4f} ± {found['sd']:.4f}, at most {found['max']:.4f}"
+        lines.append(Comparison(f"eta of an image, {TITLES[name]}, all {found['values']} values", ours))
+    return lines
+
+
+EVERY_PIXEL = "Linear models of every pixel, without PCA: exact etas of each image and of each pixel of each image."
+
+# All ten classes at once, in a softmax model
+
+OF_DIGITS = {"model": "softmax of ten classes, without intercepts", "l2": L2, "components": 20, "sigma": 1.0}
 SHOWN = 10
 """Images that are drawn, the most exposed of each data set."""
 COMPONENTS, ALL = "20 components", "all values"
 
 
-def compute(work: Workspace) -> Numbers:
+def _all_classes(work: Workspace) -> Numbers:
     return {name: found for name in IMAGES if (found := _ten_classes(work, name)) is not None}
 
 
@@ -80,12 +140,8 @@ def _here(values: Any) -> NDArray[Any]:
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
 
 
-def draw(numbers: Numbers, work: Workspace) -> Figure:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(
-        len(numbers), 1 + SHOWN, figsize=(14, 2.2 * len(numbers)), layout="constrained", squeeze=False
-    )
+def _draw_classes(numbers: Numbers, work: Workspace) -> Figure:
+    figure, axes = panels(len(numbers), 1 + SHOWN, (14, 2.2 * len(numbers)), squeeze=False)
     for line, (name, found) in zip(axes, numbers.items(), strict=True):
         for what, model in found["models"].items():
             line[0].plot(range(10), model["by class"], "o", markersize=3, label=what)
@@ -101,7 +157,7 @@ def draw(numbers: Numbers, work: Workspace) -> Figure:
     return figure
 
 
-def compare(numbers: Numbers) -> list[Comparison]:
+def _compare_ten(numbers: Numbers) -> list[Comparison]:
     lines = []
     for name, found in numbers.items():
         for what, model in found["models"].items():
@@ -115,8 +171,18 @@ def compare(numbers: Numbers) -> list[Comparison]:
     return lines
 
 
-REMARK = (
+TEN_CLASSES = (
     "Softmax models of all ten classes: exact etas of every image and its label. All values, without PCA, where there is a "
     "GPU; data sets of which not all classes are at hand are left out. Drawn are the most exposed images."
 )
-ITEM = Item("all_digits", "All ten digits", SETTINGS, compute, compare, draw, REMARK, beyond=True)
+
+ITEMS = (
+    Item(
+        *("pixels", "All pixels: leakage maps", OF_PIXELS, _all_pixels, _compare_pixels, _draw_maps, EVERY_PIXEL),
+        beyond=True,
+    ),
+    Item(
+        *("all_digits", "All ten digits", OF_DIGITS, _all_classes, _compare_ten, _draw_classes, TEN_CLASSES),
+        beyond=True,
+    ),
+)

@@ -1,1 +1,0 @@
-"""Noisy SGD, followed along the path of training; may import what ``nn`` may."""

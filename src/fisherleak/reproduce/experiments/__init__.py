@@ -1,1 +1,0 @@
-"""The tables and figures of the paper, and experiments beside them, one module each; may import what ``reproduce`` may."""
