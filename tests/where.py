@@ -17,6 +17,10 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "auditing/policy/stated_rules.py": ("report/test_board.py",),
     "protection/certificates/scale_sensitivity.py": ("attacks_on_us/test_pivot.py",),
+    "protection/certificates/exchange.py": (
+        "protection/certificates/test_any_record.py",
+        "protection/certificates/test_certificate.py",
+    ),
     "auditing/policy/applied_rules.py": (
         "attacks_on_us/test_gate.py",
         "attacks_on_us/test_gate_names_of_rows.py",
@@ -101,7 +105,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "engine/noise/calibration_record.py": (
         "protection/certificates/test_any_record.py",
-        "protection/data_dependent/test_hessian_shape.py",
+        "protection/certificates/test_data_dependent_covariance.py",
         "attacks_on_us/test_pivot.py",
         "engine/test_noise.py",
         "leakage/test_leakage.py",

@@ -17,7 +17,7 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Cali
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.calibration import remembering
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
-from fisherleak.protection.data_dependent.hessian_shape import check_grid
+from fisherleak.protection.certificates.data_dependent_covariance import check_grid
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import ReleaseRequest
 from fisherleak.releasing.cards.card_fields import LEAST_HELD_OUT, MOST_HELD_OUT, is_share

@@ -40,7 +40,7 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership_distance import FrameColumn, RowsFrame
 from fisherleak.models import Reading, as_table
 from fisherleak.protection.calibrate.calibration import calibrate, enough
-from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
+from fisherleak.protection.certificates.data_dependent_covariance import ShapeTerm, knows_shape, shape_term
 from fisherleak.protection.irfil.whole_procedure import Procedure
 from fisherleak.rows import gather, map_rows
 from fisherleak.rows.summary import digest

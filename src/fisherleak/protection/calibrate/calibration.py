@@ -49,9 +49,9 @@ from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
 from fisherleak.protection.calibrate.shapes import OWN, noise_shaped
-from fisherleak.protection.certificates.any_record import bounded_release, scale_for_any_record
+from fisherleak.protection.certificates.data_dependent_covariance import TermBounds, own_shape_bounds, term_bounds
 from fisherleak.protection.certificates.declared_bounds import allowed_records, frame_of_indicators, with_gaps_filled
-from fisherleak.protection.data_dependent.hessian_shape import own_shape_for_any_record
+from fisherleak.protection.certificates.exchange import bounded_release, exchange_in
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 
@@ -395,14 +395,33 @@ def calibrate_for_any_record(
     bound is useful, so that ``confidential.lower`` is that row's.
     """
     leakage = with_gaps_filled(leakage, bounds)
-    asked = (bounds, attributes, label, random_state, _rows_at_once(leakage, person, rows_per_person), searched)
+    count = _rows_at_once(leakage, person, rows_per_person)
+    found = bounds_for_any_record(leakage, eta, shape, bounds, attributes, label, count, gap, searched)
+    noise, told = found.noise(eta, random_state)
+    if found.shape is not None:
+        return remembering(noise, dataclasses.replace(told, folded=measurement(leakage).information.folded))
+    assert found.exchange.leakage is not None
+    return _measured_with(found.exchange.leakage, noise, told)
+
+
+def bounds_for_any_record(
+    leakage: Leakage,
+    eta: float,
+    shape: Any,
+    bounds: Mapping[str, Any] | None,
+    attributes: Any,
+    label: bool | None = None,
+    count: int = 1,
+    gap: float = GAP,
+    searched: bool = True,
+) -> TermBounds:
+    """Bounds on what noise of a shape leaves of any record within the bounds, at scale 1: what the least scale follows from."""
+    asked = (bounds, attributes, label, count)
     if isinstance(shape, str) and shape in OWN:
-        own, counted = own_shape_for_any_record(leakage, shape, eta, *asked)
-        return remembering(own, dataclasses.replace(counted, folded=measurement(leakage).information.folded))
+        return own_shape_bounds(leakage, shape, eta, searched, *asked)
     if shape is not None:
         leakage = leakage.with_noise(noise_shaped(leakage, shape, ANY_RECORD, attributes, label, None, gap))
-    leakage = _in_declared_frame(leakage, bounds)
-    return _measured_with(leakage, *scale_for_any_record(leakage, eta, *asked))
+    return term_bounds(exchange_in(_in_declared_frame(leakage, bounds), *asked), searched)
 
 
 def _check_near_minimum(leakage: Leakage, noise: Noise) -> None:

@@ -65,10 +65,10 @@ def covering(S: Matrix, fit: Fit) -> Matrix:
 
 def raw_map(fit: Fit) -> Matrix:
     """U, with U U^T the inverse of the Hessian over the released parameters: (p, p), of several outputs (K p, L p)."""
-    return np.asarray(host(fit.uncentred(like(_root(fit).T, fit.coef, namespace(fit.coef)))))
+    return np.asarray(host(fit.uncentred(like(inverse_root(fit).T, fit.coef, namespace(fit.coef)))))
 
 
-def _root(fit: Fit) -> Matrix:
+def inverse_root(fit: Fit) -> Matrix:
     """Q with Q^T Q the inverse of the Hessian for rows as they are centred."""
     core = np.linalg.cholesky(host(fit.factor.core))
     return np.asarray(core.T * host(fit.factor.scale)[None, :])
@@ -95,9 +95,9 @@ class SingleRows:
 
     def _under(self, W: Matrix) -> Information:
         B = self.jacobian.B
-        # the Jacobian of a row is U K, U^T its ``_root``; under noise of covariance Sigma its eta is ||W K||
+        # the Jacobian of a row is U K, U^T its ``inverse_root``; under noise of covariance Sigma its eta is ||W K||
         # (section 7.1)
-        return information_of(replace(self.jacobian, B=like(W @ _root(self.jacobian.fit), B, namespace(B))))
+        return information_of(replace(self.jacobian, B=like(W @ inverse_root(self.jacobian.fit), B, namespace(B))))
 
     def total(self) -> Matrix:
         product = self._plain.set_product(self.attributes, self.label)

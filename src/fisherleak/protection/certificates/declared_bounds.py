@@ -122,6 +122,11 @@ def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
     return AllowedRecords(base, tuple(parts), labels, None, record | {LABEL: label_record}, settled)
 
 
+def allowed_in(leakage: Leakage, bounds: Mapping[str, Any] | None) -> AllowedRecords:
+    """The same for the one release of a leakage."""
+    return allowed_records(one_release(measurement(leakage).information), measurement(leakage).table, bounds)
+
+
 @dataclass(frozen=True)
 class _Read:
     """One column: its choices and its present values as features, (k, d) and (n, d)."""

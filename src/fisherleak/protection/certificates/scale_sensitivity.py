@@ -18,21 +18,18 @@ import numpy as np
 
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.losses.loss import Traits
 from fisherleak.protection.certificates.bound_quantities import Present, Quantities, maxima
 from fisherleak.protection.certificates.certificate import Bound, Extent, bound, known_traits
+from fisherleak.protection.certificates.exchange import Exchange
 
 
-def spread_of(
-    found: Bound, q: Quantities, present: Present, loss: Loss, labels: Vector, omega: float, label: bool, cap: float
-) -> float:
+def spread_of(exchange: Exchange, found: Bound, q: Quantities, present: Present, cap: float) -> float:
     """The largest |log M' - log M| over all data sets with one row replaced by another record; ``cap`` bounds all M."""
     now = min(found.value, cap)
     if not (math.isfinite(found.value) and now > 0):
         return math.inf  # without a finite bound there is no interval either
-    high, low = (
-        bound(_moved(q, present, found.extent, loss, side), loss, labels, omega, label).value for side in (1, -1)
-    )
+    loss = exchange.jacobian.fit.loss
+    high, low = (bound(exchange, _moved(q, present, found.extent, loss, side)).value for side in (1, -1))
     high, low = min(high, cap), min(low, cap)
     return math.inf if low <= 0 or not math.isfinite(high) else max(math.log(high / now), math.log(now / low), 0.0)
 
@@ -51,9 +48,8 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
     def number(value: float, whole: float, root: float) -> float:
         return max(middle * value + side * half * whole * root, 0.0)
 
-    rows: dict[str, Any] = maxima(
-        _rows_moved(q, present, known_traits(loss), loss, (middle, half, k), move, side), without_the_largest=side < 0
-    )
+    moved = _rows_moved(q, present, loss, (middle, half, k), move, side)
+    rows: dict[str, Any] = maxima(moved, without_the_largest=side < 0)
     if side > 0:
         rows = {name: max(value, _newcomer(extent, name)) for name, value in rows.items()}
     wide = middle * q.direct + half * q.whole * q.whole_e
@@ -85,7 +81,6 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
 def _rows_moved(
     q: Quantities,
     present: Present,
-    kind: Traits,
     loss: Loss,
     spectrum: tuple[float, float, float],
     move: float,
@@ -100,7 +95,7 @@ def _rows_moved(
     return replace(
         present,
         r=np.maximum(*ends) if side > 0 else np.where(crossing, 0.0, np.minimum(*ends)),
-        a=present.a * np.exp(side * kind.log_slope * shift),
+        a=present.a * np.exp(side * known_traits(loss).log_slope * shift),
         h=present.h * k,
         lb=np.maximum(middle * present.lb + side * half * q.whole * root, 0.0),
         eb=np.maximum(middle * present.eb + side * half * q.whole_e * root, 0.0),

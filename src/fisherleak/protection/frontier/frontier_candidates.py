@@ -28,7 +28,7 @@ from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_levels
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibrate.shapes import SHAPES
-from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_records, with_gaps_filled
+from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_in, with_gaps_filled
 from fisherleak.protection.irfil.irfil import IRFIL
 from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.protection.release.model_numbers import released_by_rule, with_l2
@@ -236,7 +236,7 @@ def bounded_as(whole: Task, part: Task) -> Task:
         return part
     leak = with_gaps_filled(polished(whole.as_given, 1.0, None).measured, whole.bounds)
     jacobian = measurement(leak).information.jacobians[0]
-    known = allowed_records(jacobian, measurement(leak).table, whole.bounds).bounds
+    known = allowed_in(leak, whole.bounds).bounds
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
     ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
     ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none

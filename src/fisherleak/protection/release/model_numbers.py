@@ -33,7 +33,7 @@ from fisherleak.protection.certificates.declared_bounds import (
     LABEL,
     NORM,
     AllowedRecords,
-    allowed_records,
+    allowed_in,
     with_gaps_filled,
 )
 from fisherleak.protection.release.penalty_and_shape import (
@@ -61,11 +61,10 @@ def model_numbers(
     leak: Leakage, scales: Sequence[Scale] | None, bounds: Mapping[str, Any] | None, eta: float, attributes: Any
 ) -> PublicNumbers:
     """Public numbers of a measured model; ``scales`` are those of scalers that are folded in."""
-    known = measurement(with_gaps_filled(leak, bounds))
-    jacobian, loss = known.information.jacobians[0], leak.fits[0].loss
-    allowed = allowed_records(jacobian, known.table, bounds)
-    units = _units(allowed)
-    chosen, label = known.chosen(attributes, None)
+    whole, loss = with_gaps_filled(leak, bounds), leak.fits[0].loss
+    allowed = allowed_in(whole, bounds)
+    known, units = measurement(whole), _units(allowed)
+    jacobian, (chosen, label) = known.jacobian, known.chosen(attributes, None)
     limited = [units[name] for name in units if (label if name == LABEL else _is_of(name, chosen))]
     limit = eta * min(limited, default=1.0)
     count = len(jacobian.X[0]) if allowed.radius is not None else len(units.keys() - {LABEL})
@@ -127,8 +126,7 @@ def _typical(allowed: AllowedRecords, scales: Sequence[Scale] | None, bounds: Ma
 
 def unit_of_penalty(leak: Leakage, scales: Sequence[Scale] | None, bounds: Mapping[str, Any] | None) -> float:
     """The geometric mean of the squared units of the features that an estimator sees."""
-    known = measurement(with_gaps_filled(leak, bounds))
-    allowed = allowed_records(known.information.jacobians[0], known.table, bounds)
+    allowed = allowed_in(with_gaps_filled(leak, bounds), bounds)
     units = _widths(allowed)[0] / math.sqrt(12.0)
     for part in _categories(allowed):
         units[np.ptp(part, axis=0) > 0] = 1.0  # an indicator, as a table's model has it

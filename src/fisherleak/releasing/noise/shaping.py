@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN
+from fisherleak.engine.noise.calibration_record import HESSIAN
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, OWN, SHAPES, check_other_rows, noise_shaped
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError, worst_record
-from fisherleak.protection.data_dependent.hessian_shape import own_shape, own_shape_bounds
+from fisherleak.protection.calibrate.calibration import bounds_for_any_record
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES, check_other_rows, noise_shaped
+from fisherleak.protection.certificates.any_record import NoUsefulBoundError
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.releasing.noise.any_record_noise import Bounds, Shape, leaks_of_limits
 from fisherleak.tables import Design, Feature, RawTable
@@ -99,20 +100,9 @@ def _logs(trained: Trained, design: Design, l2: float, shape: Shape, rule: Scale
 def _scale(leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape) -> float:
     """What ``calibrate(over="any-record")`` rounds up to its grid."""
     try:
-        return _unsearched(leak, limit, attributes, bounds, shape, False)
+        return bounds_for_any_record(leak, limit, shape, bounds, attributes, searched=False).scale(limit)
     except NoUsefulBoundError:  # what a search finds may show that the bound is useful
-        return _unsearched(leak, limit, attributes, bounds, shape, True)
-
-
-def _unsearched(
-    leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape, searched: bool
-) -> float:
-    if isinstance(shape, str) and shape in OWN:
-        return own_shape_bounds(leak, shape, limit, bounds, attributes, None, searched=searched).scale(limit)
-    if shape is not None:
-        leak = leak.with_noise(noise_shaped(leak, shape, ANY_RECORD, attributes, None, None, math.nan))
-    worst = worst_record(leak, bounds, attributes, None, searched=searched)
-    return math.nextafter(worst.upper / limit, math.inf)
+        return bounds_for_any_record(leak, limit, shape, bounds, attributes).scale(limit)
 
 
 def _without(design: Design, row: int) -> Design:
