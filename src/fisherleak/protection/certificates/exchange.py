@@ -106,7 +106,7 @@ class Exchange:
         assert self.leakage is not None
         known = measurement(self.leakage)
         etas = known.information.example_norms(self.attributes, self.label) / known.scale
-        return float(np.max(host(etas))) * self.leakage.noise.scale
+        return float(np.max(host(etas))) * float(self.leakage.noise.scale)
 
     def with_noise(self, noise: Noise) -> Exchange:
         """The same under another noise."""

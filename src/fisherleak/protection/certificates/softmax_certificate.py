@@ -318,7 +318,7 @@ def _by_rows(exchange: Exchange, found: Followed) -> Vector:
     seen = _Sizes.of(exchange, found, M @ found.root.T @ found.root)
     long = _Sizes.of(exchange, found, found.root)
     best = np.zeros(len(exchange.points.x))
-    for y in range(len(jacobian.fit.frame)):
+    for y in range(len(seen.direct)):
         value = omega * (middle * seen.largest(y) + half * long.largest(y))
         best = np.maximum(best, value + middle * seen.folded + half * long.folded)
     return best

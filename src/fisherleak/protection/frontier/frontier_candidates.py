@@ -31,13 +31,14 @@ from fisherleak.protection.calibrate.shapes import SHAPES
 from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_in, with_gaps_filled
 from fisherleak.protection.irfil.irfil import IRFIL
 from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.protection.release.model_numbers import released_by_rule, with_l2
 from fisherleak.protection.release.procedure import (
     HELD_OUT_LOSS,
     MadeRelease,
     ReleaseRequest,
     draw_parameters,
     make_release,
+    released_by_rule,
+    with_l2,
 )
 from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
 

@@ -1,4 +1,4 @@
-r"""What the rule for penalty and covariance knows of a model of scikit-learn, and releases by it.
+r"""What the rule for penalty and covariance knows of a model of scikit-learn.
 
 A limit in Python is per unit of the columns as they are given, and the rule counts in units of the bounds. A change of length
 one in raw units is at most :math:`1 / \min_k u_k` in units :math:`u_k = (high_k - low_k) / \sqrt{12}`, so that a limit of eta
@@ -11,23 +11,17 @@ elsewhere that of their bounds: the l2 of the rule is multiplied by the geometri
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from fisherleak._support.namespaces import Estimator
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.changes.remade_covariance import public_curvature
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.models import final_estimator
-from fisherleak.models.estimators import has_penalty, set_l2
 from fisherleak.models.steps.scalers import Scale
 from fisherleak.protection.certificates.declared_bounds import (
     LABEL,
@@ -39,20 +33,12 @@ from fisherleak.protection.certificates.declared_bounds import (
 from fisherleak.protection.release.penalty_and_shape import (
     DEVIATIONS_IN_A_UNIT,
     PublicNumbers,
-    PublicPenalty,
     taken_to_vary,
 )
-from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, MadeRelease, ReleaseRequest, make_release
-
-__all__ = ["model_numbers", "released_by_rule", "unit_of_penalty", "with_l2"]
 
 Vector = NDArray[np.float64]
 BY_DEVIATION = ("StandardScaler", "RobustScaler")
 """Scalers behind which a column varies by about one; behind others it is about one wide."""
-USELESS = (
-    "This release is predicted to be no better than the baseline, from rows, parameters, bounds and limit alone: the noise is "
-    "as large as what the model would learn. Use a larger eta, declare narrower bounds, or get more rows."
-)
 HALF_WIDTH = 6.0
 """Of bounds, in deviations: they are twelve apart."""
 
@@ -135,31 +121,3 @@ def unit_of_penalty(leak: Leakage, scales: Sequence[Scale] | None, bounds: Mappi
             units[k] = 1.0 if scale.name in BY_DEVIATION else 1.0 / math.sqrt(12.0)
     seen = units[units > 0]
     return float(f"{math.exp(2.0 * float(np.mean(np.log(seen)))):.1e}") if seen.size else 1.0
-
-
-def released_by_rule(
-    estimator: Estimator, fit: Callable[[Any], Any], request: ReleaseRequest, stacklevel: int = 4
-) -> MadeRelease:
-    """A model of scikit-learn whose penalty and covariance public numbers decide, as for a table (``penalty_and_shape``).
-
-    ``fit`` fits and measures an unfitted copy of the estimator. One without a penalty that can be set keeps what it has.
-    """
-    settable = has_penalty(final_estimator(estimator))
-    request = replace(request, strategy=PUBLIC_NUMBERS.name, penalty_given=not settable)
-    read = fit(clone(estimator))
-    rows, unit = two_digits(read.measured.n), read.unit_of_penalty(request)
-
-    def fitted(penalty: PublicPenalty | None) -> Any:
-        return read if penalty is None else fit(with_l2(estimator, penalty.l2 * unit, rows))
-
-    made = make_release(fitted, request, read=read, stacklevel=stacklevel)
-    if made.fitted.is_useless(request, made.noise, made.shape):
-        warnings.warn(USELESS, stacklevel=stacklevel)
-    return made
-
-
-def with_l2(estimator: Estimator, l2: float, rows: int) -> Any:
-    """An unfitted copy with a penalty of l2 for each of so many rows."""
-    model = clone(estimator)
-    set_l2(final_estimator(model), l2, rows)
-    return model

@@ -19,8 +19,7 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD, read_over
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
-from fisherleak.protection.release.model_numbers import released_by_rule
-from fisherleak.protection.release.procedure import ReleaseRequest, make_release, warn_of_seed
+from fisherleak.protection.release.procedure import ReleaseRequest, make_release, released_by_rule, warn_of_seed
 from fisherleak.protection.release.public_fills import public_fills, with_public_fills
 from fisherleak.protection.release.release import (
     FittedModel,
@@ -29,8 +28,6 @@ from fisherleak.protection.release.release import (
     counted_levels,
     measured_model,
 )
-
-__all__ = ["PrivateRelease", "ReleaseReport"]
 
 Vector = NDArray[np.float64]
 OVER = (ANY_RECORD, "max", "mean", "dataset")

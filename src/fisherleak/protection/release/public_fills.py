@@ -26,8 +26,6 @@ from fisherleak.models.steps.imputers import CentreImputer
 from fisherleak.models.steps.transformers import positions_in
 from fisherleak.protection.certificates.declared_bounds import LABEL, NORM
 
-__all__ = ["check_clipped", "clip_fills", "public_fills", "with_public_fills"]
-
 LEARNED = ("mean", "median")
 
 

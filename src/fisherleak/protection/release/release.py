@@ -48,16 +48,6 @@ from fisherleak.protection.release.penalty_and_shape import PublicNumbers, Publi
 from fisherleak.protection.release.procedure import NoiseFrame, ReleaseRequest, make_release, warn_of_seed
 from fisherleak.protection.release.public_fills import check_clipped, clip_fills
 
-__all__ = [
-    "FittedModel",
-    "Released",
-    "check_public",
-    "check_releasable",
-    "counted_levels",
-    "measured_model",
-    "release",
-]
-
 Vector = NDArray[np.float64]
 
 

@@ -163,29 +163,6 @@ def public_rows_shape(
     return np.asarray(S * (len(S) / np.trace(S)))
 
 
-def shape_words(shape: str, source: str | None, counted: bool) -> str:
-    """What a model card says of the covariance."""
-    words = {HESSIAN: "the inverse Hessian", LEAST_LOSS: "least loss"}
-    if shape == ISOTROPIC:
-        return "The noise is the same on all of these."
-    if source is not None:
-        return f"The noise has the covariance of {words[shape]} for the rows of {source}, which are taken as public."
-    if counted:
-        whom = (
-            " by the table's rows, for any record within the bounds"
-            if shape == LEAST_LOSS
-            else " for the table's own rows"
-        )
-        return (
-            f"The noise has the covariance of {words[shape]}{whom}, which is not published. What the covariance reveals "
-            "by itself is counted: the limit is on both together."
-        )
-    return (
-        f"The noise has the covariance of {words[shape]} for the table's own rows, which is not published; what it reveals by "
-        "itself is not counted."
-    )
-
-
 def covariance_from(card: Json) -> str | None:
     """Where the matrix on a card comes from: the name of public rows, or ``GIVEN``; None where there is no matrix."""
     return (card["shape"]["from"] or GIVEN) if isinstance(card["noise"].get("shape"), list) else None
