@@ -16,7 +16,6 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "auditing/policy/stated_rules.py": ("report/test_board.py",),
-    "protection/certificates/scale_sensitivity.py": ("attacks_on_us/test_pivot.py",),
     "protection/certificates/exchange.py": (
         "protection/certificates/test_any_record.py",
         "protection/certificates/test_certificate.py",
@@ -37,7 +36,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "attacks_on_us/test_cards_and_ledgers.py",
         "attacks_on_us/test_gate_scales.py",
     ),
-    "releasing/noise/least_deviation.py": ("attacks_on_us/test_grids_on_cards.py",),
+    "releasing/least_deviation.py": ("attacks_on_us/test_grids_on_cards.py",),
     "releasing/files/model_nodes.py": ("attacks_on_us/test_hidden_in_files.py",),
     "releasing/cards/names_on_cards.py": (
         "attacks_on_us/test_hidden_in_files.py",
@@ -143,8 +142,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "releasing/table_model.py": (
         "cli/commands/test_release.py",
-        "releasing/noise/test_any_record_noise.py",
-        "releasing/noise/test_shaping.py",
+        "releasing/test_any_record_noise.py",
+        "releasing/test_shaping.py",
     ),
     "releasing/cards/card_fields.py": (
         "attacks_on_us/test_hidden_in_files.py",
@@ -166,8 +165,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "auditing/confirmations.py": (
         "cli/commands/test_release.py",
-        "releasing/noise/test_shaping.py",
-        "releasing/noise/test_any_record_noise.py",
+        "releasing/test_shaping.py",
+        "releasing/test_any_record_noise.py",
     ),
     "training/moved_parameters.py": ("attacks_on_us/test_noise_keys_and_entries.py",),
     "auditing/summary_parts.py": (
@@ -195,7 +194,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "releasing/files/released_files.py": (
         "cli/commands/test_release.py",
         "training/test_noise_words.py",
-        "releasing/noise/test_any_record_noise.py",
+        "releasing/test_any_record_noise.py",
     ),
     "auditing/policy/judged.py": (
         "auditing/policy/test_rules.py",

@@ -25,11 +25,11 @@ from fisherleak.auditing.exposure.membership_of_rows import told_right
 from fisherleak.cli import main
 from fisherleak.protection.certificates.any_record import worst_record
 from fisherleak.protection.certificates.exchange import exchange_in
-from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.certificates.published_scale import STEP
+from fisherleak.releasing import shaping
+from fisherleak.releasing.any_record_noise import leaks_of_limits, least_admitted
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
-from fisherleak.releasing.noise import shaping
-from fisherleak.releasing.noise.any_record_noise import leaks_of_limits, least_admitted
-from fisherleak.releasing.noise.shaping import ScaleRule, changes_of_scale
+from fisherleak.releasing.shaping import ScaleRule, changes_of_scale
 from fisherleak.tables import Room, from_frame
 from fisherleak.training.trained_model import Settings, train
 

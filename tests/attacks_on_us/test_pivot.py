@@ -14,7 +14,7 @@ import fisherleak as fl
 from cases import Case, make
 from fisherleak.protection.certificates.any_record import certified
 from fisherleak.protection.certificates.exchange import exchange_in
-from fisherleak.protection.noise_scale_grid import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.published_scale import STEP, on_public_grid, pivot_probability
 from often import often
 
 BOX = (-2.0, 2.0)

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import fisherleak as fl
 from cases import make
 from copies import copies
+from fisherleak.protection.certificates.published_scale import STEP, up_to_grid
 from fisherleak.protection.frontier.counted_choice import (
     FARTHEST,
     Ballot,
@@ -37,7 +38,6 @@ from fisherleak.protection.frontier.counted_choice import (
     reach_of_present,
     score_for,
 )
-from fisherleak.protection.noise_scale_grid import STEP, up_to_grid
 
 pytestmark = pytest.mark.usefixtures("quick_audits")
 CASE = make("squared", 1, n=120, d=2, intercept=True)

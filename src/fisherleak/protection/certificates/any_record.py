@@ -2,8 +2,8 @@
 
 What ``calibrate(over="any-record")`` does, step by step: the rows that could be there (``declared_bounds``), a certified bound
 on the eta that any of them would have in place of any present one (``bound_quantities``, ``certificate``), a value from below
-(a search), how far one replaced row moves the bound (``scale_sensitivity``), and a public grid with a random
-offset (``noise_scale_grid``).
+(a search), how far one replaced row moves the bound (``published_scale``), and a public grid with a random
+offset (``published_scale``).
 
 Also here: the worst record within the bounds that a search finds: a value from below, an eta of a model that was
 fitted with it.
@@ -33,7 +33,7 @@ from fisherleak.protection.certificates.bound_quantities import Quantities, quan
 from fisherleak.protection.certificates.certificate import Bound, bound, bound_by_penalty, drift_of
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 from fisherleak.protection.certificates.exchange import Exchange, exchange_in
-from fisherleak.protection.certificates.scale_sensitivity import spread_of
+from fisherleak.protection.certificates.published_scale import spread_of
 from fisherleak.protection.certificates.softmax_certificate import SeveralBound, bound_of_several
 
 STARTS, SWEEPS = 3, 2

@@ -46,7 +46,7 @@ from fisherleak.protection.certificates.least_loss_for_any_record import (
     shape_for_anyone,
     shape_metrics,
 )
-from fisherleak.protection.noise_scale_grid import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.published_scale import STEP, on_public_grid, pivot_probability
 
 FINEST = 2.0**-30
 """Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""

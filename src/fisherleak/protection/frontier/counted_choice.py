@@ -49,8 +49,8 @@ from fisherleak.protection.certificates.bound_quantities import quantities_of
 from fisherleak.protection.certificates.certificate import Bound, bound, drift_of, known_traits
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_in, with_gaps_filled
 from fisherleak.protection.certificates.exchange import Exchange, points_of
+from fisherleak.protection.certificates.published_scale import STEP, drawn_offset, up_to_grid
 from fisherleak.protection.frontier.frontier_candidates import Candidate, FrontierPoint, Scorer, Task
-from fisherleak.protection.noise_scale_grid import STEP, drawn_offset, up_to_grid
 
 PART = 8.0
 """Of the label's range: where the slope of the squared loss is cut."""

@@ -29,8 +29,8 @@ from fisherleak.models.steps.levels import check_common_levels
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibrate.shapes import SHAPES
 from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_in, with_gaps_filled
+from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.protection.irfil.irfil import IRFIL
-from fisherleak.protection.noise_scale_grid import STEP
 from fisherleak.protection.release.procedure import (
     HELD_OUT_LOSS,
     MadeRelease,

@@ -48,8 +48,8 @@ from fisherleak.protection.frontier.frontier_candidates import (
     release_by_rule,
     with_public_penalties,
 )
+from fisherleak.protection.release.model_bounds import with_public_fills
 from fisherleak.protection.release.procedure import warn_of_seed
-from fisherleak.protection.release.public_fills import with_public_fills
 from fisherleak.protection.release.release import check_public
 
 Rows = NDArray[np.int64]

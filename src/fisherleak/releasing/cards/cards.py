@@ -20,7 +20,7 @@ from fisherleak._support.numbers import two_digits
 from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.engine.noise.calibration_record import HESSIAN, IN_FILES, calibration_of
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
-from fisherleak.protection.noise_scale_grid import seven_digits
+from fisherleak.protection.certificates.published_scale import seven_digits
 from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
 from fisherleak.tables import Feature
 from fisherleak.tables.decide.cell_text import OTHER

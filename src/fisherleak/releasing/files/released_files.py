@@ -27,6 +27,7 @@ from fisherleak.models.several import all_parameters
 from fisherleak.protection.calibrate.shapes import OWN
 from fisherleak.protection.ledger.ledger import mark_release
 from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, make_release, warn_of_seed
+from fisherleak.releasing.any_record_noise import shape_of_card
 from fisherleak.releasing.cards.card_fields import (
     CARD,
     EARLIER,
@@ -54,8 +55,7 @@ from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.rebuilt_files import check_size
 from fisherleak.releasing.files.verification import whole_model
 from fisherleak.releasing.ledgers import marked_part, spend
-from fisherleak.releasing.noise.any_record_noise import shape_of_card
-from fisherleak.releasing.noise.shaping import own_rows_shape
+from fisherleak.releasing.shaping import own_rows_shape
 from fisherleak.releasing.table_model import checked_request, limited_columns, named_shape, read_for_release
 from fisherleak.tables import Design, RawTable, Room
 from fisherleak.tables.read.written_cells import written_cells

@@ -40,14 +40,14 @@ from fisherleak.protection.certificates.any_record import NoUsefulBoundError, co
 from fisherleak.protection.certificates.data_dependent_covariance import check_grid
 from fisherleak.protection.certificates.declared_bounds import LABEL, NORM, allowed_in
 from fisherleak.protection.certificates.least_loss_for_any_record import evenly_weighted, shape_for_anyone
-from fisherleak.protection.noise_scale_grid import seven_digits
+from fisherleak.protection.certificates.published_scale import seven_digits
 from fisherleak.protection.release.penalty_and_shape import (
     DEVIATIONS_IN_A_UNIT,
     PENALTIES,
     PublicNumbers,
     taken_to_vary,
 )
-from fisherleak.releasing.noise.least_deviation import least_deviation
+from fisherleak.releasing.least_deviation import least_deviation
 from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.decide.target import FEWEST_CODED, MOST_ASSUMED

@@ -28,7 +28,7 @@ from fisherleak.protection.release.procedure import (
     with_l2,
 )
 from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
-from fisherleak.releasing.noise.any_record_noise import public_numbers
+from fisherleak.releasing.any_record_noise import public_numbers
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 

@@ -10,7 +10,7 @@ table computes it again.
 Also here: how likely leaving out a row changes the noise's scale, or the penalty, of a release for any record within
 the bounds.
 
-A card tells the scale that the certified bound U asks for, rounded up on a grid with a random offset (``noise_scale_grid``). So
+A card tells the scale that the certified bound U asks for, rounded up on a grid with a random offset (``published_scale``). So
 the release of a table and that of the same table without a row have different scales with the probability
 :math:`\min(1, |\log U - \log U_{-i}| / \log \mathrm{step})` over offsets. Both bounds are computed here, for every row. Where a
 rule chose the penalty, by the scales at several, one of those changes with at most the sum of their probabilities.
@@ -36,8 +36,8 @@ from fisherleak.protection.calibrate.calibration import bounds_for_any_record
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES, check_other_rows, noise_shaped
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.certificates.data_dependent_covariance import own_shape
-from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.releasing.noise.any_record_noise import Bounds, Shape, leaks_of_limits
+from fisherleak.protection.certificates.published_scale import STEP
+from fisherleak.releasing.any_record_noise import Bounds, Shape, leaks_of_limits
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
