@@ -79,24 +79,30 @@ def searched(leakage: Leakage, target: float, current: Callable[[Leakage], float
 
     if measurement(leakage).information.averaged is not None:
         return mechanism.rescaled(_by_lines(eta, float(mechanism.scale), target, type(mechanism).__name__))
-    high = float(mechanism.scale)
     floor = eta(WIDEST)
     if floor > target:
         raise InvalidInputError(
             f"eta cannot be below {number(floor, 4)} with {type(mechanism).__name__}, however much noise there is: that is "
             "what its covariance, which depends on the data, reveals by itself. Use fisherleak.Gaussian, or a larger limit."
         )
-    while eta(high) > target:
+    found = _least_scale(eta, target, float(mechanism.scale), 1.0 / WIDEST)
+    if found < 4.0 / WIDEST:
+        raise InvalidInputError(NOTHING)
+    return mechanism.rescaled(found)
+
+
+def _least_scale(falls: Callable[[float], float], target: float, start: float, smallest: float) -> float:
+    """The least scale, to ``CLOSE`` and never below it, at which what falls with it is at or below the target."""
+    high = start
+    while falls(high) > target:
         high *= 4.0
     low = high / 4.0
-    while eta(low) <= target:
+    while low > smallest and falls(low) <= target:
         low, high = low / 4.0, low
-        if low < 1.0 / WIDEST:
-            raise InvalidInputError(NOTHING)
     while high > low * (1.0 + CLOSE):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if eta(middle) > target else (low, middle)
-    return mechanism.rescaled(high)
+        low, high = (middle, high) if falls(middle) > target else (low, middle)
+    return high
 
 
 def _by_lines(eta: Callable[[float], float], start: float, target: float, name: str) -> float:
@@ -163,31 +169,17 @@ def least_noise_against(attack: Any, accuracy: Any, over: Any, shape: Any) -> Ga
     unit = Gaussian(1.0, None if isinstance(shape, str) else shape)
 
     def right(scale: float) -> float:
-        return _told(np.asarray(host(attack.certain_accuracy(unit.rescaled(scale)))), over)
+        return _limited_accuracy(np.asarray(host(attack.certain_accuracy(unit.rescaled(scale)))), over)
 
     least = right(FARTHEST)
     if target <= least:
         raise InvalidInputError(
             f"accuracy must be more than {number(least)}, which the attacker reaches whatever the noise; got {accuracy}."
         )
-    return unit.rescaled(_bisected(right, target))
+    return unit.rescaled(_least_scale(right, target, 1.0, 1.0 / FARTHEST))
 
 
-def _bisected(right: Callable[[float], float], target: float) -> float:
-    """The least scale, to 1e-9 and never below it, at which a falling function is at or below the target."""
-    high = 1.0
-    while right(high) > target:
-        high *= 4.0
-    low = high / 4.0
-    while low > 1.0 / FARTHEST and right(low) <= target:
-        low, high = low / 4.0, low
-    while high / low > 1.0 + 1e-9:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if right(middle) > target else (low, middle)
-    return high
-
-
-def _told(rows: Vector, over: Any) -> float:
+def _limited_accuracy(rows: Vector, over: Any) -> float:
     """The accuracy that is limited."""
     if over == "mean":
         return float(rows.mean())

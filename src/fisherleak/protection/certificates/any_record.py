@@ -34,7 +34,7 @@ from fisherleak.protection.certificates.certificate import Bound, bound, bound_b
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 from fisherleak.protection.certificates.exchange import Exchange, exchange_in
 from fisherleak.protection.certificates.published_scale import spread_of
-from fisherleak.protection.certificates.softmax_certificate import SeveralBound, bound_of_several
+from fisherleak.protection.certificates.softmax_certificate import SoftmaxBound, softmax_bound
 
 STARTS, SWEEPS = 3, 2
 WORK, MOST = 2e9, 80
@@ -52,7 +52,7 @@ class Found:
     label: float
 
 
-def ascend(exchange: Exchange, found: Bound | SeveralBound) -> Found:
+def ascend(exchange: Exchange, found: Bound | SoftmaxBound) -> Found:
     """The best row that was found, starting from the corners with the largest bounds; then in all rows of a person."""
     jacobian = exchange.jacobian
     n, p = jacobian.X.shape[0], int(jacobian.B.shape[1])
@@ -153,7 +153,7 @@ def _replaced(jacobian: Jacobian) -> list[int]:
     return list(dict.fromkeys(chosen))
 
 
-def _starts(exchange: Exchange, found: Bound | SeveralBound) -> list[tuple[Vector, NDArray[np.int64], float]]:
+def _starts(exchange: Exchange, found: Bound | SoftmaxBound) -> list[tuple[Vector, NDArray[np.int64], float]]:
     """Features, the choice of each column that they are made of, and a label."""
     jacobian, allowed, choices = exchange.jacobian, exchange.allowed, exchange.points.choices
     d = allowed.base.shape[0]
@@ -241,7 +241,7 @@ class Certified:
     """Of all rows of a person together, where they have several."""
     spread: float
     exchange: Exchange
-    found: Bound | SeveralBound
+    found: Bound | SoftmaxBound
     quantities: Quantities | None = field(default=None, repr=False)
     """None for several classes."""
 
@@ -256,13 +256,13 @@ def certified(exchange: Exchange, by_rows: bool = False) -> Certified:
     error = rounding(jacobian.fit)
     if jacobian.several:
         # how far a replaced row moves this bound is not known
-        several = bound_of_several(exchange)
+        several = softmax_bound(exchange)
         return Certified(count * several.value * (1.0 + error), math.inf, exchange, several)
     q, present = quantities_of(exchange)
     found = bound(exchange, q, drift_of(jacobian, q) if by_rows else None)
     strong = strong_of(exchange)
     cap = math.inf if strong is None else bound_by_penalty(exchange, strong, q.omega)
-    known = exchange.allowed.settled and not by_rows and count == 1
+    known = exchange.allowed.stable_under_replacement and not by_rows and count == 1
     spread = spread_of(exchange, found, q, present, cap) if known else math.inf
     # section 6.11: all rows of a person tell at most ``count`` times what one of them does
     upper = count * min(found.value, cap) * (1.0 + error)

@@ -19,9 +19,14 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
-from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.limit_terms import inverse_root
-from fisherleak.protection.certificates.exchange import Exchange, heaviest, spectral_norm, weighted_rows
+from fisherleak.protection.certificates.exchange import (
+    Exchange,
+    check_deviations,
+    heaviest,
+    spectral_norm,
+    weighted_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -272,11 +277,7 @@ def _folded(exchange: Exchange, base: _Base, copies: int) -> dict[str, Any]:
     folding, fit, points = exchange.jacobian.folding, exchange.jacobian.fit, exchange.points
     if folding is None or fit.l2 == 0:
         return {}
-    if np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
-        )
+    check_deviations(folding)
     slopes, means = np.abs(np.asarray(host(folding.slopes))), np.asarray(host(folding.means))
     d = len(slopes)
     scales, w = np.asarray(host(fit.scales)), np.abs(base.theta[:d])

@@ -16,6 +16,7 @@ from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import every_release, one_release, refuse_several
@@ -201,6 +202,15 @@ def weighted_rows(jacobian: Jacobian) -> tuple[Vector, Vector, Vector]:
     counted, centre = omega > 0, None if fit.centre is None else np.asarray(host(fit.centre))
     x = np.asarray(with_constant(X[counted], fit.intercept is not None, centre))
     return x, y[counted], omega[counted]
+
+
+def check_deviations(folding: Folding, totals: bool = False) -> None:
+    """Refuse folded scales that are no standard deviations; where their ``totals`` are needed, those that have none too."""
+    if (totals and folding.totals is None) or np.any(np.asarray(host(folding.shares))):
+        raise InvalidInputError(
+            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "Use StandardScaler, or over='max'."
+        )
 
 
 def heaviest(fit: Fit) -> float:

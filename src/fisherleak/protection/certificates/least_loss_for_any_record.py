@@ -11,6 +11,7 @@ Mathematics: 6.8, ``docs/mathematics/any-record.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,17 +105,26 @@ def largest_direct(exchange: Exchange, q: Quantities, beside: Vector) -> float:
     above = np.sqrt((across * q.direct) ** 2 + two_ranks(aligned, across * q.along, beta, every[0]))
     extra = np.tile(beside, len(labels))
     above, extra = above + extra, extra + slack
-    order, best = np.argsort(-above, kind="stable"), 0.0
-    for start in range(0, min(len(order), MOST_EXACT), BLOCK):
-        some = order[start : start + BLOCK]
-        if above[some[0]] <= best:
-            return best
+
+    def exactly(some: Any) -> Vector:
         x, y = points.x[some % len(points.x)], np.repeat(labels, len(points.x))[some]
         a, r = x @ root.T, (x @ theta - y)[:, None, None]
         # the same matrix written out
         two = beta * a[:, :, None] * a[:, None, :] + r * (a[:, :, None] * along + along[:, None] * a[:, None, :])
         norms = np.sqrt(np.maximum(np.linalg.eigvalsh(two + r**2 * (free @ free.T))[:, -1], 0.0))
-        best = max(best, float(np.max(np.minimum(norms + extra[some], above[some]))))
+        return np.asarray(norms + extra[some])
+
+    return _largest_of(above, exactly)
+
+
+def _largest_of(above: Vector, exactly: Callable[[Any], Vector]) -> float:
+    """The largest of some numbers, by bounds of all and, where these are largest, by the numbers themselves."""
+    order, best = np.argsort(-above, kind="stable"), 0.0
+    for start in range(0, min(len(order), MOST_EXACT), BLOCK):
+        some = order[start : start + BLOCK]
+        if above[some[0]] <= best:
+            return best
+        best = max(best, float(np.max(np.minimum(exactly(some), above[some]))))
     rest = order[MOST_EXACT:]
     return max(best, float(above[rest[0]])) if rest.size else best
 
@@ -195,12 +205,9 @@ class ShapeMetrics:
         )
         if points.rest or points.radius or not E.size:
             return float(above.max())
-        order, best = np.argsort(-above, kind="stable"), 0.0
         S, M, B = s.T @ s, m.T @ m, b.T @ b
-        for start in range(0, min(len(order), MOST_EXACT), BLOCK):
-            some = order[start : start + BLOCK]
-            if above[some[0]] <= best:
-                return best
+
+        def exactly(some: Any) -> Vector:
             by_s, by_m, by_b = (points.x[some] @ root.T for root in (self.by_s, self.by_m, self.by_b))
             alone = [np.sum(each**2, axis=1)[:, None, None] for each in (by_s, by_m, by_b)]
             along = [(each @ root)[:, :, None] for each, root in ((by_s, s), (by_m, m), (by_b, b))]
@@ -208,9 +215,9 @@ class ShapeMetrics:
             # the same formula as a quadratic form in e, exactly
             F = alone[1] * S + alone[0] * M + crossed + crossed.transpose(0, 2, 1)
             F = F + 0.25 * (alone[2] * B + along[2] * along[2].transpose(0, 2, 1))
-            best = max(best, float(np.max(np.minimum(np.linalg.eigvalsh(F)[:, -1], above[some]))))
-        rest = order[MOST_EXACT:]
-        return max(best, float(above[rest[0]])) if rest.size else best
+            return np.asarray(np.linalg.eigvalsh(F)[:, -1])
+
+        return _largest_of(above, exactly)
 
     def _exchanged(self, exchange: Exchange, q: Quantities) -> _Exchanged:
         linear, points = exchange.jacobian, exchange.points

@@ -21,7 +21,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.exchange import Exchange, Points, heaviest, spectral_norm
+from fisherleak.protection.certificates.exchange import Exchange, Points, check_deviations, heaviest, spectral_norm
 from fisherleak.protection.certificates.softmax_penalty_bound import (
     ColumnRanges,
     ExchangedScales,
@@ -276,7 +276,7 @@ MOST_FOLLOWED = 300
 
 
 @dataclass(frozen=True)
-class SeveralBound:
+class SoftmaxBound:
     """The bound at noise of scale 1, infinite where none holds; and by corner."""
 
     value: float
@@ -284,7 +284,7 @@ class SeveralBound:
     """(V,) the bound for each corner, over all labels."""
 
 
-def bound_of_several(exchange: Exchange) -> SeveralBound:
+def softmax_bound(exchange: Exchange) -> SoftmaxBound:
     """The largest ||J|| over corners and labels: the less of the bound by the penalty and of that by the rows.
 
     Of one of the rows that are exchanged at once (section 6.11).
@@ -302,9 +302,9 @@ def bound_of_several(exchange: Exchange) -> SeveralBound:
     found = None if large else followed(exchange, scales, columns)
     if found is None:
         # how long corners are, for a search to begin with
-        return SeveralBound(capped, np.asarray(np.linalg.norm(exchange.points.x, axis=1)))
+        return SoftmaxBound(capped, np.asarray(np.linalg.norm(exchange.points.x, axis=1)))
     best = _by_rows(exchange, found)
-    return SeveralBound(min(float(best.max()), capped), best)
+    return SoftmaxBound(min(float(best.max()), capped), best)
 
 
 def _by_rows(exchange: Exchange, found: Followed) -> Vector:
@@ -384,11 +384,7 @@ def _folded(exchange: Exchange, at: Followed, T: Vector) -> Vector:
     L, p = V.shape
     if folding is None:
         return np.zeros(len(points.x))
-    if folding.totals is None or np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
-        )
+    check_deviations(folding, totals=True)
     fit = exchange.jacobian.fit
     slopes, means = np.asarray(host(folding.slopes)), np.asarray(host(folding.means))
     d = slopes.size

@@ -21,9 +21,8 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.errors import InvalidInputError
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
-from fisherleak.protection.certificates.exchange import Exchange, spectral_norm
+from fisherleak.protection.certificates.exchange import Exchange, check_deviations, spectral_norm
 
 ROUNDING = 1e-12
 """Of a variance."""
@@ -81,7 +80,7 @@ class ExchangedScales:
 
 
 @dataclass(frozen=True)
-class ScalesOfSeveral(ExchangedScales):
+class ScalesOfSeveralRows(ExchangedScales):
     """The same for several rows that are exchanged at once, whichever they are: (1, d) each, and bounds (section 6.11).
 
     ``kept`` is the least factor. ``bend`` is what one value bends it by, and ``count`` values come.
@@ -121,12 +120,10 @@ def exchanged_scales(jacobian: Jacobian, count: int = 1) -> ExchangedScales:
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
     if folding is None or fit.l2 == 0:
         one, nothing = (np.full((n if count == 1 else 1, d), value) for value in (1.0, 0.0))
-        return ExchangedScales(one, nothing, nothing) if count == 1 else ScalesOfSeveral(one, nothing, nothing, count)
-    if folding.totals is None or np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
+        return (
+            ExchangedScales(one, nothing, nothing) if count == 1 else ScalesOfSeveralRows(one, nothing, nothing, count)
         )
+    check_deviations(folding, totals=True)
     omega = weights if folding.weighted and weights is not None else np.ones(n)
     part = (omega / omega.sum())[:, None]
     learned = np.asarray(host(folding.slopes)) != 0
@@ -140,7 +137,7 @@ def exchanged_scales(jacobian: Jacobian, count: int = 1) -> ExchangedScales:
         gone = np.sort(part * away**2, axis=0)[-count:].sum(axis=0) / (variance * (1.0 - count * heavy))
         least = np.maximum(1.0 - gone - ROUNDING, 0.0) if count * heavy < 1 else np.zeros((1, d))
         bend = np.where(learned, heavy / variance, 0.0)
-        return ScalesOfSeveral(np.where(learned, least, 1.0).reshape(1, d), bend.reshape(1, d), mean, count)
+        return ScalesOfSeveralRows(np.where(learned, least, 1.0).reshape(1, d), bend.reshape(1, d), mean, count)
     # q, then c and m_i, of v' / v = q + c (x - m_i)^2
     kept = 1.0 - part * away**2 / ((1.0 - part) * variance) - ROUNDING
     return ExchangedScales(

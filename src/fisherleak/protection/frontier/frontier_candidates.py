@@ -124,10 +124,6 @@ class Task:
         return self if self.given is None else replace(self, estimator=self.given)
 
     @property
-    def counted(self) -> str:
-        return "preprocessing" if self.public == "preprocessing" else "nothing"
-
-    @property
     def declared(self) -> str:
         # rows in memory have been seen to share their levels
         return "levels" if self.public == "nothing" else self.public

@@ -28,10 +28,10 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table
 from fisherleak.protection.ledger.carried_totals import (
+    disclosed_by_choices,
     largest_units,
     squares_beside,
     squares_by_names,
-    told_by_choices,
     total_squares,
 )
 from fisherleak.protection.ledger.known_rows import (
@@ -198,7 +198,7 @@ class SpentOnRows:
         if not entries:
             return np.sqrt(beside)
         total = self.composed()
-        told = told_by_choices(
+        told = disclosed_by_choices(
             entries, self.known, self.rows.n, measurement(total).notes, units, len(self.content["carried"]) + 1
         )
         own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + measurement(total).information.error)

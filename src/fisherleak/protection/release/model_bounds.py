@@ -158,8 +158,7 @@ def with_public_fills(estimator: Estimator, X: TableLike, bounds: Mapping[str, A
 def public_fills(step: Any) -> dict[str, float]:
     """What gaps are filled with, by column, in a fitted model with public centres."""
     if isinstance(step, CentreImputer):
-        names = getattr(step, "feature_names_in_", [f"x{k}" for k in range(step.n_features_in_)])
-        return dict(zip((str(name) for name in names), step.statistics_.tolist(), strict=True))
+        return dict(zip(_names_of(step), step.statistics_.tolist(), strict=True))
     children = [child for name in ("transformers_", "steps") for child in getattr(step, name, ())]
     return {name: value for child in children for name, value in public_fills(child[1]).items()}
 
@@ -212,9 +211,8 @@ def _centre(name: str, strategy: str, bounds: Mapping[str, Any]) -> float:
 
 def clip_fills(model: Any, bounds: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
     """Bring what imputers of a released model fill in into declared bounds, after the draw."""
-    known = getattr(model, "feature_names_in_", None)
-    count = getattr(model, "n_features_in_", 0)
-    names = [str(name) for name in known] if known is not None else names or [f"x{k}" for k in range(count)]
+    if not names or hasattr(model, "feature_names_in_"):
+        names = _names_of(model)
     if isinstance(model, SimpleImputer) and model.strategy in LEARNED:
         for k, name in enumerate(names):
             if name in bounds:
@@ -228,11 +226,17 @@ def clip_fills(model: Any, bounds: Mapping[str, Any], names: Sequence[str] | Non
             clip_fills(step, bounds, names)
 
 
+def _names_of(model: Any) -> list[str]:
+    """What a fitted model, or a step of one, calls its columns."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None:
+        return [str(name) for name in known]
+    return [f"x{k}" for k in range(int(getattr(model, "n_features_in_", 0)))]
+
+
 def check_clipped(model: Any, bounds: Mapping[str, Any]) -> None:
     """Refuse bounds of what is no column of a model, and not its label either, before anything is drawn."""
-    known = getattr(model, "feature_names_in_", None)
-    count = int(getattr(model, "n_features_in_", 0))
-    names = [str(name) for name in known] if known is not None else [f"x{k}" for k in range(count)]
+    names = _names_of(model)
     for name in bounds:
         if name not in (*names, LABEL, NORM):
             raise InvalidInputError(f"bounds name '{name}', which is no column. {nearest(name, names)}")
