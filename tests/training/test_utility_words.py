@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from fisherleak.training.model_kinds import KINDS
-from fisherleak.training.utility import Tradeoff, UtilityPoint, gain_in_words, measured, rise_in_words
+from fisherleak.training.utility import Tradeoff, UtilityPoint
+from fisherleak.training.utility_words import gain_in_words, measured, rise_in_words
 
 METRICS = {metric.name: metric for kind in KINDS for metric in kind.metrics}
 

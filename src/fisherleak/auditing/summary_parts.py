@@ -9,7 +9,8 @@ from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.release_prices import Price, Prices
 from fisherleak.auditing.policy.advice import Choice
 from fisherleak.auditing.policy.policy import Policy, Rule
-from fisherleak.training.utility import Tradeoff, UtilityPoint, gain_in_words, rise_in_words
+from fisherleak.training.utility import Tradeoff, UtilityPoint
+from fisherleak.training.utility_words import gain_in_words, rise_in_words
 
 
 def utility_curve(cost: Tradeoff, attacked: Attacked) -> record.UtilityCurve:

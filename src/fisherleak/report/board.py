@@ -16,7 +16,7 @@ from fisherleak.auditing.policy.policy import EVERY
 from fisherleak.auditing.report_summary import MeasuredUtility, SecondCurve, Stated, StatedRule, Summary, UtilityCurve
 from fisherleak.errors import InvalidInputError
 from fisherleak.report.render import page_without_scripts
-from fisherleak.training.utility import CALLED
+from fisherleak.training.utility_words import CALLED
 
 __all__ = ["Board", "board_of", "board_page"]
 

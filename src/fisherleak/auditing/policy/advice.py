@@ -47,7 +47,8 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Trained, calibrated_scale
-from fisherleak.training.utility import measured, tradeoff
+from fisherleak.training.utility import tradeoff
+from fisherleak.training.utility_words import measured
 
 FROM_ROWS = (
     "It was computed from your data, so publishing it reveals a little about one record. A release by `eta` does not."

@@ -18,7 +18,7 @@ from fisherleak.auditing.report_summary import (
     RevealedShare,
     Summary,
 )
-from fisherleak.training.utility import measured, written
+from fisherleak.training.utility_words import measured, written
 
 __all__ = [
     "PRICED",
