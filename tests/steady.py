@@ -42,7 +42,7 @@ def steady(name: str) -> Iterator[None]:
         for place in (
             "fisherleak.engine.noise.add_noise_and_round.os",
             "fisherleak.engine.noise.add_noise_and_round.secrets",
-            "fisherleak.protection.noise_scale_grid.secrets",
+            "fisherleak.protection.certificates.published_scale.secrets",
         ):
             patch.setattr(place, stream)
         patch.setattr(np.random, "default_rng", stream.default_rng)

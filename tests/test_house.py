@@ -20,6 +20,8 @@ TOPICS = {
     "attacks_on_us/test_one_cell_decides.py": "names, types and levels that one cell would decide",
     "remedies/test_remedies.py": "what refusals advise, done",
     "test_sentences.py": "the sentences of all refusals and warnings",
+    "protection/release/test_fills_of_bounds.py": "gaps that are filled with the centre of declared bounds",
+    "protection/certificates/test_covariance_of_rows.py": "what a covariance that the rows decide reveals of each of them",
     "protection/certificates/test_all_rows_of_a_person.py": "any records in all rows of a person at once",
     "releasing/test_people_of_any_record.py": "releases for any record of people with several rows",
     "attacks/test_any_noise.py": "noise that is not Gaussian",

@@ -39,7 +39,7 @@ from fisherleak.releasing.files.rebuilt_files import most_bytes
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.releasing.files.verification import verify
 from fisherleak.releasing.ledgers import spent_on
-from fisherleak.releasing.noise.shaping import covariance_words
+from fisherleak.releasing.shaping import covariance_words
 from fisherleak.tables import RawTable, from_frame, read_table
 from fisherleak.training.trained_model import Settings, train
 

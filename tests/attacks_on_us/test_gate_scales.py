@@ -24,11 +24,12 @@ from fisherleak.auditing.confirmed_rules import scale_rule
 from fisherleak.auditing.exposure.membership_of_rows import told_right
 from fisherleak.cli import main
 from fisherleak.protection.certificates.any_record import worst_record
-from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.certificates.exchange import exchange_in
+from fisherleak.protection.certificates.published_scale import STEP
+from fisherleak.releasing import shaping
+from fisherleak.releasing.any_record_noise import leaks_of_limits, least_admitted
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
-from fisherleak.releasing.noise import shaping
-from fisherleak.releasing.noise.any_record_noise import leaks_of_limits, least_admitted
-from fisherleak.releasing.noise.shaping import ScaleRule, changes_of_scale
+from fisherleak.releasing.shaping import ScaleRule, changes_of_scale
 from fisherleak.tables import Room, from_frame
 from fisherleak.training.trained_model import Settings, train
 
@@ -189,5 +190,5 @@ def test_the_bound_without_a_search_is_the_same() -> None:
     settings = Settings("y", held_out=0.0, l2=3.0, bounds=tuple(ENDS.items()))
     trained = train(from_frame(plain()), settings, Room.here())
     ((leak, _, attributes, bounds),) = leaks_of_limits(trained, 1.0, None, ENDS)
-    found = worst_record(leak, bounds, attributes, searched=False)
-    assert found.upper == worst_record(leak, bounds, attributes).upper
+    found = worst_record(exchange_in(leak, bounds, attributes), searched=False)
+    assert found.upper == worst_record(exchange_in(leak, bounds, attributes)).upper

@@ -20,7 +20,7 @@ import pandas
 
 from fisherleak.auditing.policy.copied_data import nearly_values
 from fisherleak.cli import main
-from fisherleak.releasing.noise.any_record_noise import admitted_noise
+from fisherleak.releasing.any_record_noise import admitted_noise
 from fisherleak.tables import Choices, Feature, design_of, from_frame
 from fisherleak.training.trained_model import Settings, Trained, train
 

@@ -20,11 +20,11 @@ from attacks_on_us.test_hidden_in_files import audited, mended
 from copies import copied_release
 from fisherleak._support.numbers import most_of_two_digits
 from fisherleak.engine.noise import Gaussian, grid_of
+from fisherleak.releasing.any_record_noise import declared_on, least_admitted
 from fisherleak.releasing.cards.cards import model_of, one_where_alike
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.releasing.files.verification import verify
-from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.noise_words import from_card
 from fisherleak.training.pipelines import framed, parameters_as_released, pipeline_with

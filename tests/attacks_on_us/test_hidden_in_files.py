@@ -37,7 +37,7 @@ from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.add_noise_and_round import grid_below
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
-from fisherleak.protection.noise_scale_grid import STEP, seven_digits
+from fisherleak.protection.certificates.published_scale import STEP, seven_digits
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
 from fisherleak.releasing.cards import signatures
 from fisherleak.releasing.cards.card_fields import SETTINGS as SETTINGS_FIELDS

@@ -22,13 +22,13 @@ from fisherleak.engine.noise import Gaussian, Laplace
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.protection.ledger.ledger import Ledger
 from fisherleak.protection.ledger.ledger_file import mark_of, read_content, write_content
+from fisherleak.releasing.any_record_noise import declared_ends
 from fisherleak.releasing.cards.card_checks import check_card
 from fisherleak.releasing.cards.cards import model_of
 from fisherleak.releasing.cards.signatures import _EIGHTH, FIELD, file_digest
 from fisherleak.releasing.files.released_files import load_model, save_model
 from fisherleak.releasing.files.verification import DECLARED, NO_KEY, OTHER_ENTRIES, verify
 from fisherleak.releasing.ledgers import marked_part, spent_on
-from fisherleak.releasing.noise.any_record_noise import declared_ends
 from fisherleak.tables import RawTable, from_frame
 from fisherleak.training.moved_parameters import BetweenClasses, moved_from_fit
 from fisherleak.training.pipelines import framed, own_parameters, parameters_as_released

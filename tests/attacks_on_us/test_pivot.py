@@ -13,7 +13,8 @@ import pytest
 import fisherleak as fl
 from cases import Case, make
 from fisherleak.protection.certificates.any_record import certified
-from fisherleak.protection.noise_scale_grid import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.exchange import exchange_in
+from fisherleak.protection.certificates.published_scale import STEP, on_public_grid, pivot_probability
 from often import often
 
 BOX = (-2.0, 2.0)
@@ -51,13 +52,13 @@ def test_the_pivot_attacker_changes_the_scale_no_more_often_than_said(
     loss: str, n: int, l2: float, options: Any
 ) -> None:
     case, bounds = problem(loss, n, l2, **options)
-    worst = certified(case.leak(), bounds)
+    worst = certified(exchange_in(case.leak(), bounds))
     said = pivot_probability(worst.spread)
     seeds = np.random.default_rng(0).integers(2**31, size=300).tolist()
     published = [on_public_grid(worst.upper, seed).scale for seed in seeds]
     most = 0.0
     for other in pivots(case, loss):
-        upper = certified(other.leak(), bounds).upper
+        upper = certified(exchange_in(other.leak(), bounds)).upper
         assert abs(math.log(upper / worst.upper)) <= worst.spread
         changed = [on_public_grid(upper, seed).scale != scale for seed, scale in zip(seeds, published, strict=True)]
         most = max(most, float(np.mean(changed)))
@@ -69,9 +70,9 @@ def test_the_pivot_attacker_changes_the_scale_no_more_often_than_said(
 @pytest.mark.parametrize("l2", [1e-3, 1e-1])
 def test_small_tables_move_as_far_as_the_interval_says(l2: float) -> None:
     case, bounds = problem("squared", 150, l2)
-    worst = certified(case.leak(), bounds)
+    worst = certified(exchange_in(case.leak(), bounds))
     for other in pivots(case, "squared"):
-        assert abs(math.log(certified(other.leak(), bounds).upper / worst.upper)) <= worst.spread
+        assert abs(math.log(certified(exchange_in(other.leak(), bounds)).upper / worst.upper)) <= worst.spread
 
 
 def test_the_probability_is_told() -> None:

@@ -25,8 +25,8 @@ import fisherleak as fl
 from fisherleak.engine.changes.remade_covariance import linear_part
 from fisherleak.engine.noise.calibration_record import FOR_ANYONE, HESSIAN, Calibration
 from fisherleak.leakage.shares import rms_etas
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
-from fisherleak.protection.data_dependent.least_loss_for_any_record import shape_for_anyone
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
+from fisherleak.protection.certificates.least_loss_for_any_record import shape_for_anyone
 
 Vector = NDArray[np.float64]
 Rule = Callable[[Vector], Vector]

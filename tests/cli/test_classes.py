@@ -19,7 +19,7 @@ import pandas
 from fisherleak.cli import main
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.release.penalty_and_shape import PENALTIES, PublicPenalty
-from fisherleak.releasing.noise.any_record_noise import least_admitted
+from fisherleak.releasing.any_record_noise import least_admitted
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 from report.test_summarise import check_summary

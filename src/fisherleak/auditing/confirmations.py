@@ -28,15 +28,15 @@ from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.engine.noise.calibration_record import HESSIAN, calibration_of
 from fisherleak.errors import FisherleakError
-from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
+from fisherleak.releasing.any_record_noise import declared_on, least_admitted, public_numbers
 from fisherleak.releasing.cards.card_checks import least_follows, said_of_unit_before, unit_before
 from fisherleak.releasing.cards.card_fields import CARD
 from fisherleak.releasing.cards.cards import card_of, limit_of_one_row, limited_words, rows_per_person_on
 from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
 from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
-from fisherleak.releasing.noise.any_record_noise import declared_on, least_admitted, public_numbers
 from fisherleak.rows.summary import digest
 from fisherleak.training.moved_parameters import moved_from_fit
 from fisherleak.training.noise_words import (

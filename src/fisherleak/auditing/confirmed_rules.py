@@ -31,6 +31,7 @@ from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES, cal
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN, PublicPenalty
+from fisherleak.releasing.any_record_noise import Shape, declared_ends, declared_on, public_numbers
 from fisherleak.releasing.cards.card_checks import computed_before
 from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
 from fisherleak.releasing.cards.cards import limit_of_one_row, rows_per_person_on
@@ -38,8 +39,7 @@ from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.names_on_cards import DECLARATIONS
 from fisherleak.releasing.files.earlier_files import free_digits
 from fisherleak.releasing.files.released_files import SavedModel
-from fisherleak.releasing.noise.any_record_noise import Shape, declared_ends, declared_on, public_numbers
-from fisherleak.releasing.noise.shaping import ScaleRule, covariance_words
+from fisherleak.releasing.shaping import ScaleRule, covariance_words
 from fisherleak.training.moved_parameters import moved_from_fit
 from fisherleak.training.noise_words import NOTICED, UNALIKE, UNLIKELY, Distance, log_ratio, near_lines
 from fisherleak.training.trained_model import Trained, with_penalty

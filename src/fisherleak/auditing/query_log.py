@@ -31,7 +31,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.shares import rms_etas, share_of, share_unknown
-from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
+from fisherleak.protection.certificates.data_dependent_covariance import ShapeTerm, knows_shape, shape_term
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.read.arrow_columns import as_numbers
 from fisherleak.training.noise_words import as_noise

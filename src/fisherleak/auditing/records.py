@@ -29,7 +29,7 @@ from fisherleak.auditing.policy.policy import Advice, Policy, Rule
 from fisherleak.auditing.spotcheck import SpotCheck
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, Calibration, calibration_of
-from fisherleak.releasing.noise.shaping import ScaleRule
+from fisherleak.releasing.shaping import ScaleRule
 from fisherleak.tables import Design
 from fisherleak.training.defaults import DRAWS
 from fisherleak.training.trained_model import Settings, Trained

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,9 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.protection.ledger.carried_totals import entry_digest
-from fisherleak.protection.ledger.ledger import Ledger, mark_release, record_release
+from fisherleak.protection.ledger.ledger import Ledger, record_release
 from fisherleak.protection.ledger.ledger_entries import recordable
-from fisherleak.protection.ledger.ledger_file import HALF, count_of, entries_of, mark_of, mark_with, read_content
+from fisherleak.protection.ledger.ledger_file import HALF, entries_of, mark_of, mark_with, read_content, records_of
 from fisherleak.protection.ledger.spent_on_rows import (
     UnreadRows,
     Whose,
@@ -105,11 +105,6 @@ def spend(
         )
 
 
-def mark(path: Path, number: int, file_digest: str) -> Json:
-    """Tie the file of a recorded release to its number on the ledger; what its model card says of that."""
-    return mark_release(path, number, file_digest)
-
-
 def spent_on(path: Path, raw: RawTable) -> Spent:
     """What the releases on a ledger have told about the rows of a table, read as for the last of them.
 
@@ -152,13 +147,7 @@ def _settings(ledger: Ledger) -> Settings:
             f"'{ledger.path}' records no release of this command: check it against its table in Python, "
             "fisherleak.Ledger(path).leakage(X, y)."
         )
-    known = {item.name for item in fields(Settings)}
-    given = {"missing": "drop"} | told[-1]  # as it was before ledgers said so
-    return Settings(**{name: _tuples(value) for name, value in given.items() if name in known})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+    return Settings.from_record(told[-1])
 
 
 def _ids(design: Design) -> NDArray[Any]:
@@ -226,7 +215,8 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     number, own = _claimed(claim)
     if number is None or own is None:
         return f"The model card of '{model}' says wrongly which release on a ledger it is: it was changed.", False
-    count, records = count_of(content), [*content["carried"], *content["entries"]]
+    records = records_of(content)
+    count = len(records)
     covers = _covered(content, number, own, marked_part(card, file_digest(model)), file_digest(model))
     if covers is None:
         return (
@@ -269,9 +259,8 @@ def _covered(content: Json, number: int, own: str, marked: str, checksum: str) -
 
 def _as_recorded(content: Json, number: int, own: str, marked: str) -> bool:
     """Whether the entry of a release is the one that its mark was made with."""
-    entry = [*content["carried"], *content["entries"]][number - 1]
     try:
-        digest = entry_digest(entry)
+        digest = entry_digest(records_of(content)[number - 1])
     except (LookupError, TypeError, ValueError):
         return False
     return hmac.compare_digest(own.encode(), mark_with(content, number, marked, digest).encode())

@@ -17,15 +17,15 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Cali
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.calibration import remembering
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
-from fisherleak.protection.data_dependent.hessian_shape import check_grid
+from fisherleak.protection.certificates.data_dependent_covariance import check_grid
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import ReleaseRequest
+from fisherleak.releasing.any_record_noise import admitted_noise, least_of, public_numbers, reach_of
 from fisherleak.releasing.cards.card_fields import LEAST_HELD_OUT, MOST_HELD_OUT, is_share
 from fisherleak.releasing.cards.cards import up_to_the_grid
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.releasing.cards.names_on_cards import trained_as_read
-from fisherleak.releasing.noise.any_record_noise import admitted_noise, least_of, public_numbers, reach_of
-from fisherleak.releasing.noise.shaping import check_shape, own_rows_shape, public_rows_shape
+from fisherleak.releasing.shaping import check_shape, own_rows_shape, public_rows_shape
 from fisherleak.tables import RawTable, Room
 from fisherleak.training.balancing import balanced, reweighted
 from fisherleak.training.noise_words import as_noise

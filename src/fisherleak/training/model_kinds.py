@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -247,12 +248,8 @@ def _logistic(n: int, l2: float) -> Any:
     return LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000)
 
 
-def _poisson(n: int, l2: float) -> Any:
-    return PoissonRegressor(alpha=l2, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-
-
-def _gamma(n: int, l2: float) -> Any:
-    return GammaRegressor(alpha=l2, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+def _generalised(made: type[Any], n: int, l2: float) -> Any:
+    return made(alpha=l2, solver="newton-cholesky", tol=1e-10, max_iter=1000)
 
 
 KINDS: list[Kind] = [
@@ -298,7 +295,7 @@ KINDS: list[Kind] = [
         loss="poisson",
         metric=Metric("deviance", "mean Poisson deviance", False, _poisson_deviance),
         constant=math.log,
-        estimator=_poisson,
+        estimator=partial(_generalised, PoissonRegressor),
         estimators=(PoissonRegressor,),
         holds=("sklearn._loss.link.LogLink", "sklearn._loss.loss.HalfPoissonLoss"),
     ),
@@ -309,7 +306,7 @@ KINDS: list[Kind] = [
         loss="gamma",
         metric=Metric("deviance", "mean Gamma deviance", False, _gamma_deviance),
         constant=math.log,
-        estimator=_gamma,
+        estimator=partial(_generalised, GammaRegressor),
         estimators=(GammaRegressor,),
         holds=("sklearn._loss.link.LogLink", "sklearn._loss.loss.HalfGammaLoss"),
     ),

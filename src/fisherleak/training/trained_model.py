@@ -16,10 +16,10 @@ larger: a limit is on :math:`\|J_i\|`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership_distance import FrameColumn, RowsFrame
 from fisherleak.models import Reading, as_table
 from fisherleak.protection.calibrate.calibration import calibrate, enough
-from fisherleak.protection.data_dependent.covariance_term import ShapeTerm, knows_shape, shape_term
+from fisherleak.protection.certificates.data_dependent_covariance import ShapeTerm, knows_shape, shape_term
 from fisherleak.protection.irfil.whole_procedure import Procedure
 from fisherleak.rows import gather, map_rows
 from fisherleak.rows.summary import digest
@@ -141,9 +141,21 @@ class Settings:
     bounds: tuple[tuple[str, tuple[float, float]], ...] = ()
     """(low, high) of numbers and of the target that are declared, by column: centre and scale follow from them alone."""
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """As cards and ledgers have them, in JSON types; earlier ones left out rows that lacked a cell, and did not say so."""
+        known = {item.name for item in fields(cls)}
+        given = {"missing": "drop"} | {name: value for name, value in record.items() if name in known}
+        return cls(**{name: _tuples(value) for name, value in given.items()})
+
     @property
     def choices(self) -> Choices:
         return Choices(**{item.name: getattr(self, item.name) for item in fields(Choices)})
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON, inside one another, as settings have them."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from fisherleak.auditing.run import audit_trained
 from fisherleak.bounds import van_trees
 from fisherleak.engine.noise.calibration_record import HESSIAN, Calibration
 from fisherleak.leakage.shares import rms_etas, share_of
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.summarise import summarise
 from fisherleak.report.view import page

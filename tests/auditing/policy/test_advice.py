@@ -14,7 +14,7 @@ from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.policy.advice import advice_on, choices_on
 from fisherleak.auditing.policy.policy import policy_of
 from fisherleak.engine.noise.calibration_record import HESSIAN, Calibration
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 
 FAST: dict[str, Any] = {"draws": 4, "attacks": False}
 FEW = 60

@@ -13,7 +13,7 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.auditing.query_log import query_features
-from fisherleak.protection.data_dependent.covariance_term import shape_term
+from fisherleak.protection.certificates.data_dependent_covariance import shape_term
 from fisherleak.releasing.files.released_files import load_model, retrain
 from fisherleak.tables import read_table
 from fisherleak.training.trained_model import Settings, train

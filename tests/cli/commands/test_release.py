@@ -27,7 +27,7 @@ from copies import copied_release
 from fisherleak.cli import main
 from fisherleak.engine.noise import grid_of
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.noise_scale_grid import STEP, nearest_on_grid, seven_digits
+from fisherleak.protection.certificates.published_scale import STEP, nearest_on_grid, seven_digits
 from fisherleak.releasing.cards.cards import one_where_alike, sentences_of, trusted_types
 from fisherleak.releasing.cards.signatures import card_path, card_text, digest_of, sealed
 from fisherleak.releasing.files.model_files import ModelFile

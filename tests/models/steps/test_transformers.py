@@ -111,7 +111,7 @@ def test_raw_numbers_through_every_transformer(steps: tuple[Any, ...]) -> None:
 def test_every_reader_is_tested() -> None:
     tested = {type(step) for steps in NUMERIC.values() for step in steps}
     also = {"OneHotEncoder", "OrdinalEncoder", "ColumnTransformer", "Pipeline", "IncrementalPCA", "SelectPercentile"}
-    also |= {"CentreImputer"}  # protection/release/test_public_fills.py
+    also |= {"CentreImputer"}  # protection/release/test_fills_of_bounds.py
     assert {kind.__name__ for kind in READERS} <= {kind.__name__ for kind in tested} | also
 
 

@@ -19,9 +19,10 @@ from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError, certified, worst_record
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 from fisherleak.protection.certificates.declared_bounds import allowed_records
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
-from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
+from fisherleak.protection.certificates.exchange import exchange_in
+from fisherleak.protection.certificates.least_loss_for_any_record import evenly_weighted, shape_for_anyone
 
 Vector = NDArray[np.float64]
 Measure = Callable[[Vector, Vector], fl.Leakage]
@@ -96,18 +97,18 @@ def largest_of_refits(measure: Measure, X: Vector, y: Vector, bounds: dict[str, 
 def test_no_person_is_above_the_bound(loss: str, count: int) -> None:
     X, y, bounds = problem(loss, SIZES[loss])
     measure = measured(loss)
-    worst = worst_record(measure(X, y), bounds, count=count)
+    worst = worst_record(exchange_in(measure(X, y), bounds, count=count))
     found = largest_of_refits(measure, X, y, bounds, count)
     assert found <= worst.upper
     assert worst.lower <= worst.upper
-    assert worst.upper > certified(measure(X, y), bounds).upper
+    assert worst.upper > certified(exchange_in(measure(X, y), bounds)).upper
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 def test_with_many_rows_the_bound_is_near_a_person_of_copies(loss: str) -> None:
     X, y, bounds = problem(loss, 4000)
-    worst = worst_record(measured(loss)(X, y), bounds, count=5)
+    worst = worst_record(exchange_in(measured(loss)(X, y), bounds, count=5))
     assert worst.upper < (2.5 if loss == "softmax" else 1.4) * worst.lower
 
 
@@ -121,7 +122,7 @@ ESTIMATORS: dict[str, Any] = {
 def test_no_person_is_above_the_bound_where_scales_are_counted(loss: str) -> None:
     X, y, bounds = problem(loss, 1500)
     measure = scaled(ESTIMATORS[loss])
-    worst = worst_record(measure(X, y), bounds, count=3)
+    worst = worst_record(exchange_in(measure(X, y), bounds, count=3))
     assert largest_of_refits(measure, X, y, bounds, 3) <= worst.upper < 4 * worst.lower
 
 
@@ -129,7 +130,7 @@ def test_no_person_is_above_the_bound_where_scales_are_counted(loss: str) -> Non
 def test_classes_with_scales_that_are_counted() -> None:
     X, y, bounds = problem("softmax", 800)
     measure = scaled(LogisticRegression(C=0.02, solver="newton-cholesky", tol=1e-10))
-    above = certified(measure(X, y), bounds, count=3).upper
+    above = certified(exchange_in(measure(X, y), bounds, count=3)).upper
     assert np.isfinite(above)
     assert largest_of_refits(measure, X, y, bounds, 3) <= above
 

@@ -21,6 +21,7 @@ from cases import Case, make
 from copies import copies
 from fisherleak.protection.certificates.any_record import WorstRecord, certified, worst_record
 from fisherleak.protection.certificates.declared_bounds import allowed_records
+from fisherleak.protection.certificates.exchange import exchange_in
 from often import often
 from realdata import image_features
 
@@ -65,7 +66,7 @@ def below(case: Case, bounds: dict[str, Any], seed: int, upper: float, count: in
 
 def holds(case: Case, bounds: dict[str, Any], seed: int, count: int = 12) -> WorstRecord:
     """And the search ends between the largest eta present and the bound."""
-    worst = worst_record(case.leak(), bounds)
+    worst = worst_record(exchange_in(case.leak(), bounds))
     below(case, bounds, seed, worst.upper, count)
     assert worst.present <= worst.lower <= worst.upper
     return worst
@@ -94,7 +95,7 @@ def test_the_bound_holds_for_refits(loss: str, intercept: bool, weighted: bool) 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_for_many_rows_the_bound_is_near_what_the_search_finds(loss: str) -> None:
     case, bounds = problem(loss, 3, n=4000, l2=0.1)
-    worst = worst_record(case.leak(), bounds)
+    worst = worst_record(exchange_in(case.leak(), bounds))
     assert worst.upper < 1.25 * worst.lower
 
 
@@ -121,7 +122,7 @@ def hostile() -> dict[str, Case]:
 def test_the_bound_holds_in_hostile_cases(name: str) -> None:
     bounds: dict[str, Any] = {f"x{j}": BOX for j in range(3)} | {"label": LABELS["squared"]}
     case = hostile()[name]
-    upper = certified(case.leak(), bounds).upper
+    upper = certified(exchange_in(case.leak(), bounds)).upper
     below(case, bounds, 0, upper, count=24)
     if name in ("collinear", "rare level"):
         assert math.isfinite(upper)
@@ -136,7 +137,7 @@ def test_few_rows_of_a_classification_are_bounded_by_the_penalty() -> None:
 def test_a_ball_holds_for_refits() -> None:
     case = make("logistic", 2, n=500, l2=0.05)
     radius = float(np.linalg.norm(case.X, axis=1).max())
-    worst = worst_record(case.leak(), {"norm": radius})
+    worst = worst_record(exchange_in(case.leak(), {"norm": radius}))
     rng = np.random.default_rng(0)
     for k in range(20):
         x = rng.normal(size=3)
@@ -171,7 +172,7 @@ def test_calibrated_noise_keeps_the_limit_for_whoever_could_be_there(noise: Any)
 def test_values_that_count_are_those_of_per_example() -> None:
     case, bounds = problem("squared", 6, n=200, l2=0.1)
     scales = [
-        worst_record(case.leak(), bounds, attributes, label).upper
+        worst_record(exchange_in(case.leak(), bounds, attributes, label)).upper
         for attributes, label in ((["x1"], None), (["x1"], True), (None, None), ((), True))
     ]
     assert scales[0] < scales[1] <= scales[2]
@@ -248,13 +249,13 @@ def test_the_bound_holds_for_refits_of_whole_pipelines(loss: str, public: str) -
     y = np.asarray(made[loss], dtype=np.float64)
     bounds = PEOPLE | ({} if labels[loss] is None else {"label": labels[loss]})
     leak = fl.measure(folded(ESTIMATORS[loss]).fit(X, y), X, y, public=public)
-    worst = worst_record(leak, bounds)
+    worst = worst_record(exchange_in(leak, bounds))
     frame = leak._information.jacobians[0].folding
     rng = np.random.default_rng(1)
     for row in range(4):
         table, then = X.copy(), y.copy()
         table.loc[row] = [float(rng.choice([18, 90])), float(rng.choice([140, 210])), rng.choice(PEOPLE["city"])]
-        then[row] = rng.choice(worst.allowed.labels)
+        then[row] = rng.choice(worst.certified.exchange.labels)
         refit = fl.measure(folded(ESTIMATORS[loss]).fit(table, then), table, then, public=public)
         again = refit._information.jacobians[0].folding
         assert (frame is None) == (again is None)
@@ -328,7 +329,7 @@ PRICES = {"iwpc": 1.75, "mnist": 2.3, "diabetes": 4.5, "breast cancer": 3.0}
 @pytest.mark.parametrize("name", list(PRICES))
 def test_the_price_on_real_data(name: str, data_folder: Any) -> None:
     leak, bounds = real(name, data_folder)
-    worst = worst_record(leak, bounds)
+    worst = worst_record(exchange_in(leak, bounds))
     price = worst.upper / worst.present
     print(f"{name}: upper {price:.3f}, lower {worst.lower / worst.present:.3f} of the largest eta present")
     assert 1.0 <= price <= PRICES[name]

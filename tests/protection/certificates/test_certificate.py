@@ -5,6 +5,7 @@ Moves and curvature by all rows: what exchanged rows do is never more, and few r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ import fisherleak as fl
 from cases import Case
 from fisherleak.protection.certificates import certificate
 from fisherleak.protection.certificates.any_record import LOOSEST, certified, worst_record
-from fisherleak.protection.certificates.bound_quantities import feature_map, points_of, quantities_of, value_map
+from fisherleak.protection.certificates.bound_quantities import quantities_of
 from fisherleak.protection.certificates.certificate import LENGTHS, Drift, bound, drift_of, most_within
-from fisherleak.protection.certificates.declared_bounds import allowed_records
+from fisherleak.protection.certificates.exchange import exchange_in, feature_map, value_map
 
 
 def bounds_of(loss: str, labels: tuple[float, float]) -> tuple[float, float]:
@@ -31,12 +32,14 @@ def bounds_of(loss: str, labels: tuple[float, float]) -> tuple[float, float]:
     X = 0.3 + 0.1 * np.linspace(-1.0, 1.0, 6)[:, None].round(3)
     y = np.linspace(0.5, 1.0, 6)
     leak = fl.measure(fl.minimise(X, y, loss, l2=0.05), X, y)
-    jacobian = leak._information.jacobians[0]
     ends = {"x0": (float(X.min() - 0.01), float(X.max() + 0.01)), "label": labels}
-    allowed = allowed_records(jacobian, leak._table, ends)
-    q, _, omega = quantities_of(jacobian, points_of(jacobian, allowed), leak._chosen(None, False)[0])
-    single = (bound(q, jacobian.fit.loss, np.array([y]), omega, False).value for y in np.linspace(*labels, 65))
-    return bound(q, jacobian.fit.loss, allowed.labels, omega, False).value, max(single)
+    exchange = exchange_in(leak, ends, label=False)
+    q, _ = quantities_of(exchange)
+
+    def with_labels(values: np.ndarray) -> float:
+        return bound(replace(exchange, allowed=replace(exchange.allowed, labels=values)), q).value
+
+    return with_labels(exchange.labels), max(with_labels(np.array([y])) for y in np.linspace(*labels, 65))
 
 
 @pytest.mark.parametrize("loss", ["gamma", "poisson"])
@@ -162,8 +165,8 @@ CASES = [("logistic", 600, 0.05), ("poisson", 3000, 0.05)]
 @pytest.mark.parametrize(("loss", "n", "l2"), CASES)
 def test_the_bound_by_rows_holds_for_refits_and_is_far_below_the_other(loss: str, n: int, l2: float) -> None:
     case, bounds = heavy(loss, n, l2)
-    upper = certified(case.leak(), bounds, by_rows=True).upper
-    assert upper < 0.7 * certified(case.leak(), bounds).upper
+    upper = certified(exchange_in(case.leak(), bounds), by_rows=True).upper
+    assert upper < 0.7 * certified(exchange_in(case.leak(), bounds)).upper
     for row, x, y in rows(case, loss):
         assert float(exchanged(case, row, x, y).leak().per_example()[row]) <= upper
 
@@ -172,7 +175,7 @@ def test_the_bound_by_rows_holds_for_refits_and_is_far_below_the_other(loss: str
 def test_parameters_and_curvature_move_no_farther_than_said(loss: str, n: int, l2: float) -> None:
     case, bounds = heavy(loss, n, l2)
     leak = case.leak()
-    found = certified(leak, bounds, by_rows=True)
+    found = certified(exchange_in(leak, bounds), by_rows=True)
     assert found.quantities is not None
     drift = drift_of(leak._information.jacobians[0], found.quantities)
     fit = case.fit()
@@ -200,8 +203,8 @@ def test_parameters_and_curvature_move_no_farther_than_said(loss: str, n: int, l
 @pytest.mark.long
 def test_a_table_that_the_farthest_row_alone_would_refuse_is_calibrated() -> None:
     case, bounds = heavy("logistic", 500, 0.03)
-    worst = worst_record(case.leak(), bounds)
-    assert certified(case.leak(), bounds).upper > LOOSEST * worst.lower
+    worst = worst_record(exchange_in(case.leak(), bounds))
+    assert certified(exchange_in(case.leak(), bounds)).upper > LOOSEST * worst.lower
     assert worst.upper <= 6.0 * worst.lower
     noise: Any = fl.calibrate(case.leak(), 0.5, "any-record", bounds=bounds)
     assert noise.calibrated.probability == 1.0
@@ -225,7 +228,7 @@ def test_the_rows_own_shape_is_calibrated_by_all_rows() -> None:
     case, bounds = heavy("logistic", 600, 0.05)
     noise: Any = fl.calibrate(case.leak(), 0.5, "any-record", bounds=bounds, shape="hessian", random_state=0)
     leak = case.leak(noise.rescaled(1.0))
-    farthest, by_rows = (certified(leak, bounds, by_rows=way).upper for way in (False, True))
+    farthest, by_rows = (certified(exchange_in(leak, bounds), by_rows=way).upper for way in (False, True))
     assert by_rows <= noise.calibrated.confidential.upper < 0.8 * farthest
 
 
@@ -235,9 +238,9 @@ def test_rows_of_an_interval_of_scores_are_means_of_corners_with_scores_there(mo
     X[:, 0] = np.clip(rng.exponential(size=2000), 0.0, 12.0)
     y = np.asarray(rng.random(2000) < 1 / (1 + np.exp(1.0 - 1.5 * X[:, 0])), dtype=np.float64)
     case, bounds = Case(X, y, "logistic", 0.01, None, True), BOUNDS | {"x0": (0.0, 12.0)}
-    found = certified(case.leak(), bounds, by_rows=True)
+    found = certified(exchange_in(case.leak(), bounds), by_rows=True)
     for row, x, label in rows(case, "logistic"):
         there = np.append(4.0 * (x[0] > 0), x[1:])
         assert float(exchanged(case, row, there, label).leak().per_example()[row]) <= found.upper
     monkeypatch.setattr(certificate, "most_within", lambda values, *_: float(values.max()))
-    assert found.upper < 0.95 * certified(case.leak(), bounds, by_rows=True).upper
+    assert found.upper < 0.95 * certified(exchange_in(case.leak(), bounds), by_rows=True).upper

@@ -159,7 +159,7 @@ def test_levels_with_few_rows_must_be_declared_or_pooled() -> None:
     declared = levels(4, {"city": ["Kiel", "Bonn", "Genua"]})
     assert declared.bounds["city"]["from"] == "declared"
     assert declared.parts[0].shape == (3, 4)
-    assert not levels(5, None).settled
+    assert not levels(5, None).stable_under_replacement
     with pytest.raises(fl.InvalidInputError, match="4 rows with a category that is not among the declared"):
         levels(4, {"city": ["Bonn", "Genua"]})
     with pytest.raises(fl.InvalidInputError, match="categories that its encoder knows; got 'Rom'"):

@@ -11,6 +11,7 @@ import fisherleak as fl
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.protection.certificates.any_record import certified, eta_in_place, worst_record
+from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.softmax_certificate import followed, largest_sum
 from fisherleak.protection.certificates.softmax_penalty_bound import columns_of, exchanged_scales
 from often import often
@@ -30,14 +31,13 @@ def box(d: int) -> dict[str, tuple[float, float]]:
 def tried(leak: fl.Leakage, K: int, seed: int, count: int) -> float:
     """The largest eta of records within the bounds in place of present ones, corners and others, each in its own refit."""
     rng = np.random.default_rng(seed)
-    jacobian = one_release(leak._information)
-    n, d = jacobian.X.shape
-    found = 0.0
+    n, d = one_release(leak._information).X.shape
+    exchange, found = exchange_in(leak, box(d)), 0.0
     for _ in range(count):
         inside = rng.uniform(-2.0, 2.0, d)
         x = np.where(rng.random(d) < 0.7, np.sign(inside) * 2.0, inside)
         put = (int(rng.integers(n)), x, float(rng.integers(K)))
-        found = max(found, eta_in_place(jacobian, leak._chosen(None, None)[0], True, *put))
+        found = max(found, eta_in_place(exchange, *put))
     return found
 
 
@@ -48,7 +48,7 @@ def test_no_row_is_above_the_bound(K: int, intercept: bool) -> None:
     weights = np.random.default_rng(1).uniform(0.5, 1.5, 120) if intercept else None
     fit = fl.minimise(X, y, loss="softmax", l2=0.3, sample_weight=weights, intercept=intercept)
     leak = fl.measure(fit, X, y, sample_weight=weights)
-    above = certified(leak, box(2)).upper
+    above = certified(exchange_in(leak, box(2))).upper
     assert np.isfinite(above)
     assert tried(leak, K, seed=7, count=60) <= above
     assert float(np.max(leak.per_example())) <= above
@@ -66,7 +66,7 @@ def test_no_row_is_above_the_bound_with_folded_scales() -> None:
         frame, y
     )
     leak = fl.measure(model, frame, y, public="nothing")
-    above = certified(leak, box(2)).upper
+    above = certified(exchange_in(leak, box(2))).upper
     assert np.isfinite(above)
     assert tried(leak, 3, seed=8, count=40) <= above
 
@@ -76,7 +76,9 @@ def test_the_bound_closes_in_on_the_search_as_rows_grow() -> None:
     ratios = []
     for n in (500, 2000):
         X, y = rows(n, 3, seed=2)
-        worst = worst_record(fl.measure(fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True), X, y), box(2))
+        worst = worst_record(
+            exchange_in(fl.measure(fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True), X, y), box(2))
+        )
         assert worst.present <= worst.lower <= worst.upper
         ratios.append(worst.upper / worst.lower)
     assert ratios[1] < ratios[0] < 5
@@ -120,7 +122,7 @@ def test_few_rows_and_a_weak_penalty_are_followed(weighted: bool) -> None:
     weights = np.random.default_rng(2).uniform(0.7, 1.3, 150) if weighted else None
     fit = fl.minimise(X, y, loss="softmax", l2=0.05, sample_weight=weights, intercept=True)
     leak = fl.measure(fit, X, y, sample_weight=weights)
-    above, found = certified(leak, box(4)).upper, tried(leak, 3, seed=9, count=60)
+    above, found = certified(exchange_in(leak, box(4))).upper, tried(leak, 3, seed=9, count=60)
     assert found <= above <= 20 * found
 
 
@@ -128,9 +130,8 @@ def test_curvature_and_moves_are_within_what_was_followed() -> None:
     X, y = rows(120, 3, seed=12)
     fit: Any = fl.minimise(X, y, loss="softmax", l2=0.1, intercept=True)
     leak = fl.measure(fit, X, y)
-    jacobian: Any = one_release(leak._information)
-    known, scales = certified(leak, box(2)), exchanged_scales(jacobian)
-    found = followed(jacobian, known.points, scales, columns_of(known.allowed, scales))
+    exchange, scales = exchange_in(leak, box(2)), exchanged_scales(one_release(leak._information))
+    found = followed(exchange, scales, columns_of(exchange.allowed, scales))
     assert found is not None
     rng = np.random.default_rng(3)
     for _ in range(25):

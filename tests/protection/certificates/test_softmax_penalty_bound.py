@@ -15,7 +15,8 @@ import pytest
 import fisherleak as fl
 from fisherleak.engine.norms import one_release
 from fisherleak.protection.certificates.any_record import eta_in_place
-from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_records
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords
+from fisherleak.protection.certificates.exchange import Exchange, exchange_in, points_of
 from fisherleak.protection.certificates.softmax_penalty_bound import (
     ExchangedScales,
     bound_by_the_penalty,
@@ -33,18 +34,16 @@ def rows(n: int, K: int, d: int, seed: int) -> tuple[Any, Any]:
 
 
 def bounded(leak: fl.Leakage, bounds: Any, attributes: Any = None) -> tuple[float, AllowedRecords]:
-    jacobian: Any = one_release(leak._information)
-    allowed = allowed_records(jacobian, leak._table, bounds)
-    scales = exchanged_scales(jacobian)
-    chosen, label = leak._chosen(attributes, None)
-    return bound_by_the_penalty(jacobian, scales, columns_of(allowed, scales), chosen, label), allowed
+    exchange = exchange_in(leak, bounds, attributes)
+    scales = exchanged_scales(exchange.jacobian)
+    return bound_by_the_penalty(exchange, scales, columns_of(exchange.allowed, scales)), exchange.allowed
 
 
 def searched(leak: fl.Leakage, allowed: AllowedRecords, K: int, seed: int, count: int, attributes: Any = None) -> float:
     """The largest eta that is found from corners on: other labels, other rows, other ends, values between them."""
     rng = np.random.default_rng(seed)
     jacobian: Any = one_release(leak._information)
-    chosen, label = leak._chosen(attributes, None)
+    exchange = Exchange(jacobian, *leak._chosen(attributes, None), allowed, points_of(jacobian, allowed))
     lengths = np.linalg.norm(np.asarray(jacobian.X), axis=1)
     weights = rng.random(len(lengths)) if jacobian.fit.sample_weight is None else np.asarray(jacobian.fit.sample_weight)
     leaving = [int(np.argmax(lengths)), int(np.argmin(lengths)), int(np.argmax(weights))]
@@ -54,7 +53,7 @@ def searched(leak: fl.Leakage, allowed: AllowedRecords, K: int, seed: int, count
         x = allowed.base.copy()
         for part, share, level in zip(allowed.parts, shares, levels, strict=True):
             x = x + (part[0] + share * (part[1] - part[0]) if len(part) == 2 else part[level % len(part)])
-        return eta_in_place(jacobian, chosen, label, row, x, float(y))
+        return eta_in_place(exchange, row, x, float(y))
 
     many = len(allowed.parts)
     here = (leaving[0], 0, np.ones(many), rng.integers(9, size=many))
@@ -108,7 +107,7 @@ def test_free_intercepts_have_none_and_the_certificate_takes_the_less() -> None:
     assert bounded(free, box)[0] == math.inf
     held = fl.measure(fl.minimise(X, y, loss="softmax", l2=1.0), X, y)
     above = bounded(held, box)[0]
-    assert certified(held, box).upper <= above * (1 + 1e-9)
+    assert certified(exchange_in(held, box)).upper <= above * (1 + 1e-9)
 
 
 def trained(K: int, n: int, seed: int, l2: float, public: str, level: float, weighted: bool = False) -> Any:
@@ -144,7 +143,7 @@ def trained(K: int, n: int, seed: int, l2: float, public: str, level: float, wei
 def test_no_refit_with_scales_of_its_own_is_above_the_bound(
     K: int, l2: float, public: str, level: float, weighted: bool, column: Any
 ) -> None:
-    from fisherleak.releasing.noise.any_record_noise import _with_levels
+    from fisherleak.releasing.any_record_noise import _with_levels
 
     leak = _with_levels(trained(K, 90, 7, l2, public, level, weighted))
     X = np.asarray(one_release(leak._information).X)

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import fisherleak as fl
 from cases import make
 from copies import copies
-from fisherleak.protection.certificates.bound_quantities import points_of
+from fisherleak.protection.certificates.published_scale import STEP, up_to_grid
 from fisherleak.protection.frontier.counted_choice import (
     FARTHEST,
     Ballot,
@@ -38,7 +38,6 @@ from fisherleak.protection.frontier.counted_choice import (
     reach_of_present,
     score_for,
 )
-from fisherleak.protection.noise_scale_grid import STEP, up_to_grid
 
 pytestmark = pytest.mark.usefixtures("quick_audits")
 CASE = make("squared", 1, n=120, d=2, intercept=True)
@@ -371,10 +370,9 @@ def test_parameters_scores_and_gradients_of_small_tables_move_no_farther_than_th
             {"x0": (-wide, wide), "x1": (-wide, wide), "label": (-3, 3)},
         )
         found, allowed, views, score = seen(model, x, y, bounds)
-        points = points_of(views[0].jacobian, allowed)
         train = found.compared.rows[0]
         row = int(train[np.argmax(np.abs(x[train]).sum(axis=1) + np.abs(y[train]))])
-        singles = [_any_training_row(view, score, points, allowed.labels) for view in views]
+        singles = [_any_training_row(view, score, view.exchange(allowed)) for view in views]
         for corner in (-wide, wide):
             moved, label = x.copy(), y.copy()
             moved[row] = corner
@@ -382,7 +380,7 @@ def test_parameters_scores_and_gradients_of_small_tables_move_no_farther_than_th
             _, _, then, score_then = seen(model, moved, label, bounds)
             for view, new, single in zip(views, then, singles, strict=True):
                 bent, _ = _turned(view, score, view.x, 1.0)
-                far = _farthest(view, bent, np.eye(len(view.theta)), points, allowed.labels, np.inf)
+                far = _farthest(view, bent, np.eye(len(view.theta)), view.exchange(allowed), np.inf)
                 # held-out rows are the same, so that linear predictors tell the move in any coordinates
                 apart = (view.x @ view.theta - new.x @ new.theta) @ np.linalg.pinv(view.x).T
                 assert np.linalg.norm(bent @ apart) <= far * (1 + 1e-9)

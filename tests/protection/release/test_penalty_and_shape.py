@@ -32,8 +32,8 @@ from fisherleak.protection.release.penalty_and_shape import (
     shrinkage_cost,
 )
 from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, make_release
+from fisherleak.releasing.any_record_noise import public_numbers
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
-from fisherleak.releasing.noise.any_record_noise import public_numbers
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 

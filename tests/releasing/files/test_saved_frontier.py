@@ -22,7 +22,7 @@ import fisherleak as fl
 from fisherleak.cli import main
 from fisherleak.protection.frontier.frontier import Frontier
 from fisherleak.protection.frontier.frontier_candidates import with_public_penalties
-from fisherleak.protection.frontier.protected import asked_task
+from fisherleak.protection.frontier.protected import protect_arguments
 from fisherleak.releasing.files.released_files import load_model
 
 RNG = np.random.default_rng(3)
@@ -54,7 +54,7 @@ def asked(estimator: Any, X: Any = NUMBERS, y: Any = Y, **options: Any) -> Front
     } | options
     over, people = given.pop("over", "any-record"), given.pop("person", None)
     most = given.pop("rows_per_person", None)
-    asked = asked_task(estimator, X, y, 1.0, over, groups=people, random_state=None, **given)
+    asked = protect_arguments(estimator, X, y, 1.0, over, groups=people, random_state=None, **given)
     task = with_public_penalties(replace(asked, rows_per_person=most))
     return Frontier((), 0.0, None, 0, (), task, cast(Any, None))
 

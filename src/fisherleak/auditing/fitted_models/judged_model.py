@@ -34,7 +34,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.membership_distance import recognised_words
 from fisherleak.leakage.show import membership_unknown
-from fisherleak.releasing.noise.shaping import GIVEN
+from fisherleak.releasing.shaping import GIVEN
 from fisherleak.tables import Design
 from fisherleak.training.noise_words import has_shape
 from fisherleak.training.people import rows_by_person

@@ -23,8 +23,8 @@ from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
+from fisherleak.releasing.any_record_noise import kind_settled, most_rows, moved_moments, unit_settled
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, bounds_of_few, sharing_classes
-from fisherleak.releasing.noise.any_record_noise import kind_settled, most_rows, moved_moments, unit_settled
 from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import kind_of

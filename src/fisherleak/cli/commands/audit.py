@@ -319,7 +319,7 @@ def _again(
     from fisherleak.auditing.records import Plan
     from fisherleak.auditing.run import audit_trained
     from fisherleak.releasing.files.released_files import load_model, retrain
-    from fisherleak.releasing.noise.shaping import covariance_from
+    from fisherleak.releasing.shaping import covariance_from
 
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")

@@ -49,9 +49,9 @@ from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
 from fisherleak.protection.calibrate.shapes import OWN, noise_shaped
-from fisherleak.protection.certificates.any_record import bounded_release, scale_for_any_record
+from fisherleak.protection.certificates.data_dependent_covariance import TermBounds, own_shape_bounds, term_bounds
 from fisherleak.protection.certificates.declared_bounds import allowed_records, frame_of_indicators, with_gaps_filled
-from fisherleak.protection.data_dependent.hessian_shape import own_shape_for_any_record
+from fisherleak.protection.certificates.exchange import bounded_release, exchange_in
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
 
@@ -79,24 +79,30 @@ def searched(leakage: Leakage, target: float, current: Callable[[Leakage], float
 
     if measurement(leakage).information.averaged is not None:
         return mechanism.rescaled(_by_lines(eta, float(mechanism.scale), target, type(mechanism).__name__))
-    high = float(mechanism.scale)
     floor = eta(WIDEST)
     if floor > target:
         raise InvalidInputError(
             f"eta cannot be below {number(floor, 4)} with {type(mechanism).__name__}, however much noise there is: that is "
             "what its covariance, which depends on the data, reveals by itself. Use fisherleak.Gaussian, or a larger limit."
         )
-    while eta(high) > target:
+    found = _least_scale(eta, target, float(mechanism.scale), 1.0 / WIDEST)
+    if found < 4.0 / WIDEST:
+        raise InvalidInputError(NOTHING)
+    return mechanism.rescaled(found)
+
+
+def _least_scale(falls: Callable[[float], float], target: float, start: float, smallest: float) -> float:
+    """The least scale, to ``CLOSE`` and never below it, at which what falls with it is at or below the target."""
+    high = start
+    while falls(high) > target:
         high *= 4.0
     low = high / 4.0
-    while eta(low) <= target:
+    while low > smallest and falls(low) <= target:
         low, high = low / 4.0, low
-        if low < 1.0 / WIDEST:
-            raise InvalidInputError(NOTHING)
     while high > low * (1.0 + CLOSE):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if eta(middle) > target else (low, middle)
-    return mechanism.rescaled(high)
+        low, high = (middle, high) if falls(middle) > target else (low, middle)
+    return high
 
 
 def _by_lines(eta: Callable[[float], float], start: float, target: float, name: str) -> float:
@@ -163,31 +169,17 @@ def least_noise_against(attack: Any, accuracy: Any, over: Any, shape: Any) -> Ga
     unit = Gaussian(1.0, None if isinstance(shape, str) else shape)
 
     def right(scale: float) -> float:
-        return _told(np.asarray(host(attack.certain_accuracy(unit.rescaled(scale)))), over)
+        return _limited_accuracy(np.asarray(host(attack.certain_accuracy(unit.rescaled(scale)))), over)
 
     least = right(FARTHEST)
     if target <= least:
         raise InvalidInputError(
             f"accuracy must be more than {number(least)}, which the attacker reaches whatever the noise; got {accuracy}."
         )
-    return unit.rescaled(_bisected(right, target))
+    return unit.rescaled(_least_scale(right, target, 1.0, 1.0 / FARTHEST))
 
 
-def _bisected(right: Callable[[float], float], target: float) -> float:
-    """The least scale, to 1e-9 and never below it, at which a falling function is at or below the target."""
-    high = 1.0
-    while right(high) > target:
-        high *= 4.0
-    low = high / 4.0
-    while low > 1.0 / FARTHEST and right(low) <= target:
-        low, high = low / 4.0, low
-    while high / low > 1.0 + 1e-9:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if right(middle) > target else (low, middle)
-    return high
-
-
-def _told(rows: Vector, over: Any) -> float:
+def _limited_accuracy(rows: Vector, over: Any) -> float:
     """The accuracy that is limited."""
     if over == "mean":
         return float(rows.mean())
@@ -395,14 +387,33 @@ def calibrate_for_any_record(
     bound is useful, so that ``confidential.lower`` is that row's.
     """
     leakage = with_gaps_filled(leakage, bounds)
-    asked = (bounds, attributes, label, random_state, _rows_at_once(leakage, person, rows_per_person), searched)
+    count = _rows_at_once(leakage, person, rows_per_person)
+    found = bounds_for_any_record(leakage, eta, shape, bounds, attributes, label, count, gap, searched)
+    noise, told = found.noise(eta, random_state)
+    if found.shape is not None:
+        return remembering(noise, dataclasses.replace(told, folded=measurement(leakage).information.folded))
+    assert found.exchange.leakage is not None
+    return _measured_with(found.exchange.leakage, noise, told)
+
+
+def bounds_for_any_record(
+    leakage: Leakage,
+    eta: float,
+    shape: Any,
+    bounds: Mapping[str, Any] | None,
+    attributes: Any,
+    label: bool | None = None,
+    count: int = 1,
+    gap: float = GAP,
+    searched: bool = True,
+) -> TermBounds:
+    """Bounds on what noise of a shape leaves of any record within the bounds, at scale 1: what the least scale follows from."""
+    asked = (bounds, attributes, label, count)
     if isinstance(shape, str) and shape in OWN:
-        own, counted = own_shape_for_any_record(leakage, shape, eta, *asked)
-        return remembering(own, dataclasses.replace(counted, folded=measurement(leakage).information.folded))
+        return own_shape_bounds(leakage, shape, eta, searched, *asked)
     if shape is not None:
         leakage = leakage.with_noise(noise_shaped(leakage, shape, ANY_RECORD, attributes, label, None, gap))
-    leakage = _in_declared_frame(leakage, bounds)
-    return _measured_with(leakage, *scale_for_any_record(leakage, eta, *asked))
+    return term_bounds(exchange_in(_in_declared_frame(leakage, bounds), *asked), searched)
 
 
 def _check_near_minimum(leakage: Leakage, noise: Noise) -> None:

@@ -28,7 +28,7 @@ from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
 from fisherleak.engine.fit.minimise import fit_at, risk_of_fit
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
-from fisherleak.engine.jacobian.perturbation import Attribute, map_of
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian, check_noise
 from fisherleak.engine.norms import information_of
 from fisherleak.engine.norms.several_outputs import refuse_several
@@ -36,7 +36,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage, check_leakage, is_leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.protection.calibrate.calibration import calibrate
-from fisherleak.protection.calibrate.limit_terms import SingleRows, raw_map
+from fisherleak.protection.calibrate.limit_terms import SingleRows, raw_map, value_moves
 from fisherleak.protection.calibrate.shapes import LeastLoss, least_loss
 
 Matrix = NDArray[np.float64]
@@ -210,8 +210,6 @@ def _unpacked(vectors: Matrix, p: int) -> Matrix:
 
 TIGHT = 1e-6
 """Gap of the least-loss noise that is differentiated: what is left of it moves with the data as well."""
-STEP = 1e-4
-"""How far a value is moved, in standard deviations of its columns."""
 SAME = 1e-9
 """Difference of two rows' Jacobians, relative to their size, up to which they are copies."""
 
@@ -296,8 +294,7 @@ def counted(
     chosen, with_label = measurement(leakage).chosen(attributes, label)
     units = SingleRows(jacobian, chosen, with_label)
     noise, covariance, rule = _rule(leakage, units, target, shape, attributes, label)
-    V, s = _root(covariance)
-    W = (V / np.sqrt(s)).T
+    W, _ = _white(covariance)
     asked = _asked(leakage, units, W, rule, rows, most)
     U = raw_map(jacobian.fit)
     moves = _CountedMoves(jacobian, chosen, with_label, W @ np.linalg.inv(U))
@@ -335,9 +332,10 @@ def _plain(leakage: Leakage) -> Jacobian:
     return jacobian
 
 
-def _root(covariance: Matrix) -> tuple[Matrix, Matrix]:
+def _white(covariance: Matrix) -> tuple[Matrix, Matrix]:
+    """W with W^T W the inverse of a covariance, and its eigenvalues."""
     s, V = np.linalg.eigh(covariance)
-    return V, s
+    return (V / np.sqrt(s)).T, s
 
 
 def _rule(
@@ -358,8 +356,7 @@ def _rule(
     back = np.linalg.inv(U)
     S = noise.scale**2 * target**2 * (np.eye(size) if noise.shape is None else noise.shape)
     covariance = back @ S @ back.T
-    V, s = _root(covariance)
-    W = (V / np.sqrt(s)).T
+    W, s = _white(covariance)
     ((row, _),) = units.worst(W, 1)
     K = W @ units.written_out([row])[0]
     v = np.linalg.svd(K)[2][0]
@@ -370,8 +367,7 @@ def _rule(
 
 def _least_loss_rule(units: SingleRows, found: LeastLoss) -> Moving:
     weights = found.weights
-    V, s = _root(found.covariance)
-    W = (V / np.sqrt(s)).T
+    W, s = _white(found.covariance)
     level = float(
         np.trace(found.covariance) / np.sum(np.sqrt(np.clip(np.linalg.eigvalsh(weights.matrix()), 0.0, None)))
     )
@@ -426,21 +422,6 @@ def _terms(moves: _CountedMoves, units: SingleRows, W: Matrix, rule: Moving, row
     dS = rule.moved(dH, dK).reshape(dH.shape[0], -1)
     # both terms of F where S = I
     return K.T @ K, 0.5 * dS @ dS.T
-
-
-def value_moves(jacobian: Jacobian, attributes: tuple[Attribute, ...], label: bool) -> tuple[Matrix, Matrix]:
-    """Steps, (c,), and moves of (features, label), (c, d + 1), by a unit of each value."""
-    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
-    d = X.shape[1]
-    E = map_of(jacobian.named(attributes), d, np.zeros(1)).after(np.eye(d)) if attributes else None
-    by_value = np.zeros((0, d + 1)) if E is None else np.column_stack([np.asarray(E).T, np.zeros(E.shape[1])])
-    if label:
-        by_value = np.concatenate([by_value, np.eye(d + 1)[-1:]])
-    data = np.column_stack([X, y])
-    spread = data.std(axis=0)
-    spread = np.where(spread > 0, spread, np.maximum(np.abs(data).max(axis=0), 1.0))
-    sizes = np.max(np.abs(by_value) / spread, axis=1)
-    return STEP / np.where(sizes > 0, sizes, 1.0), by_value
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.information import Information
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.engine.norms.tied_cells import people_cells, tied_squares
 from fisherleak.errors import InvalidInputError
@@ -30,6 +30,8 @@ from fisherleak.rows.summary import digest
 
 Matrix = NDArray[np.float64]
 
+STEP = 1e-4
+"""How far a value is moved, in standard deviations of its columns."""
 MOST_VALUES = 2**27
 """Values of all groups' matrices that are held at a time: a gigabyte."""
 
@@ -65,10 +67,10 @@ def covering(S: Matrix, fit: Fit) -> Matrix:
 
 def raw_map(fit: Fit) -> Matrix:
     """U, with U U^T the inverse of the Hessian over the released parameters: (p, p), of several outputs (K p, L p)."""
-    return np.asarray(host(fit.uncentred(like(_root(fit).T, fit.coef, namespace(fit.coef)))))
+    return np.asarray(host(fit.uncentred(like(inverse_root(fit).T, fit.coef, namespace(fit.coef)))))
 
 
-def _root(fit: Fit) -> Matrix:
+def inverse_root(fit: Fit) -> Matrix:
     """Q with Q^T Q the inverse of the Hessian for rows as they are centred."""
     core = np.linalg.cholesky(host(fit.factor.core))
     return np.asarray(core.T * host(fit.factor.scale)[None, :])
@@ -95,9 +97,9 @@ class SingleRows:
 
     def _under(self, W: Matrix) -> Information:
         B = self.jacobian.B
-        # the Jacobian of a row is U K, U^T its ``_root``; under noise of covariance Sigma its eta is ||W K||
+        # the Jacobian of a row is U K, U^T its ``inverse_root``; under noise of covariance Sigma its eta is ||W K||
         # (section 7.1)
-        return information_of(replace(self.jacobian, B=like(W @ _root(self.jacobian.fit), B, namespace(B))))
+        return information_of(replace(self.jacobian, B=like(W @ inverse_root(self.jacobian.fit), B, namespace(B))))
 
     def total(self) -> Matrix:
         product = self._plain.set_product(self.attributes, self.label)
@@ -180,3 +182,18 @@ def _squares(rows: SingleRows, groups: Sequence[Array], people: bool) -> Matrix:
         return found
     own = [np.asarray(host(each), dtype=np.int64) for each in groups]
     return np.concatenate([found, tied_squares(people_cells(rows._plain, rows.attributes, rows.label), own)])
+
+
+def value_moves(jacobian: Jacobian, attributes: tuple[Attribute, ...], label: bool) -> tuple[Matrix, Matrix]:
+    """Steps, (c,), and moves of (features, label), (c, d + 1), by a unit of each value."""
+    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
+    d = X.shape[1]
+    E = map_of(jacobian.named(attributes), d, np.zeros(1)).after(np.eye(d)) if attributes else None
+    by_value = np.zeros((0, d + 1)) if E is None else np.column_stack([np.asarray(E).T, np.zeros(E.shape[1])])
+    if label:
+        by_value = np.concatenate([by_value, np.eye(d + 1)[-1:]])
+    data = np.column_stack([X, y])
+    spread = data.std(axis=0)
+    spread = np.where(spread > 0, spread, np.maximum(np.abs(data).max(axis=0), 1.0))
+    sizes = np.max(np.abs(by_value) / spread, axis=1)
+    return STEP / np.where(sizes > 0, sizes, 1.0), by_value

@@ -3,7 +3,7 @@ r"""What a bound on the worst record within the bounds is made of: norms, levera
 In the metric of the Hessian, with :math:`B = H^{-1}`, L the noise's view of the parameters and E the values that count, every
 point x that could be there brings :math:`\sqrt{h} = |B^{1/2} x|`, :math:`|L B x|` and :math:`|E^T B x|`; every row that is
 there brings its leverage and its push :math:`\omega |r| \sqrt{h}` on the parameters. All are lengths, so that what one replaced
-row does to them is bounded by how it changes B and the parameters: see ``scale_sensitivity``. Several rows at once, those of a
+row does to them is bounded by how it changes B and the parameters: see ``published_scale``. Several rows at once, those of a
 person, bring sums.
 
 Mathematics: 6.11, ``docs/mathematics/any-record.md``.
@@ -12,73 +12,21 @@ Mathematics: 6.11, ``docs/mathematics/any-record.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.fit.risk import with_constant
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.declared_bounds import AllowedRecords
-
-MOST_POINTS = 2**14
-"""Corners of the box that are looked at one by one; what is left of it is bounded by norms."""
-
-
-@dataclass(frozen=True)
-class Points:
-    """Points (V, p) whose hull, widened by the ``rest``, holds all records within the bounds; in the coordinates of the fit."""
-
-    x: Vector
-    rest: tuple[Vector, ...]
-    """What is not enumerated: deviations (k, p) of a column's choices from their middle."""
-    radius: float
-    """Of a ball over all features, or zero."""
-    choices: NDArray[np.int64]
-    """(V, parts): which choice of each column a point is made of; an end where the column is not enumerated."""
-    spans: Vector
-    """(d,): how far apart two values of a feature within the bounds are, at most."""
-
-    def reach(self, matrix: Vector) -> float:
-        """|matrix @ deviation| for what is not enumerated, at most."""
-        lengths = [float(np.linalg.norm(part @ matrix.T, axis=1).max()) for part in self.rest]
-        total = sum(lengths)
-        if len(self.rest) > 1 and all(len(part) == 2 for part in self.rest):
-            together = np.stack([part[1] for part in self.rest], axis=1)
-            total = min(total, math.sqrt(len(self.rest)) * float(np.linalg.norm(matrix @ together, 2)))
-        if self.radius:
-            total += self.radius * float(np.linalg.norm(matrix[:, : len(self.spans)], 2))
-        return total
-
-
-def points_of(jacobian: Jacobian, allowed: AllowedRecords) -> Points:
-    """Corners of the box of bounds, as many as can be looked at; the widest columns first."""
-    d = allowed.base.shape[0]
-    centre = np.zeros(d) if jacobian.fit.centre is None else np.asarray(host(jacobian.fit.centre))
-    constant = [1.0] if jacobian.fit.intercept is not None else []
-    x, rest, still = (allowed.base - centre)[None, :], [], np.zeros(d)
-    choices = np.zeros((1, len(allowed.parts)), dtype=np.int64)
-    spans = np.full(d, 2.0 * (allowed.radius or 0.0))
-    widths = [float(np.linalg.norm(part - part.mean(axis=0), axis=1).max()) for part in allowed.parts]
-    for k in sorted(range(len(widths)), key=lambda k: -widths[k]):
-        part = allowed.parts[k]
-        spans += part.max(axis=0) - part.min(axis=0)
-        if len(x) * len(part) <= MOST_POINTS:
-            choices = np.repeat(choices, len(part), axis=0)
-            choices[:, k] = np.tile(np.arange(len(part)), len(x))
-            x = (x[:, None, :] + part[None, :, :]).reshape(-1, d)
-        else:
-            middle = 0.5 * (part.max(axis=0) + part.min(axis=0))
-            still += middle
-            rest.append(np.pad(part - middle, ((0, 0), (0, len(constant)))))
-    x = np.column_stack([x + still, *[np.ones(len(x))] * len(constant)])
-    return Points(x, tuple(rest), allowed.radius or 0.0, choices, spans)
+from fisherleak.protection.calibrate.limit_terms import inverse_root
+from fisherleak.protection.certificates.exchange import (
+    Exchange,
+    check_deviations,
+    heaviest,
+    spectral_norm,
+    weighted_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +56,8 @@ class Present:
 class Quantities:
     """All that the bound is made of; it grows with each of them."""
 
+    omega: float
+    """The largest weight of a row."""
     leverage: float
     push: float
     far: float
@@ -178,14 +128,13 @@ class _Base:
         return _Base(self.LB / copies, self.root / math.sqrt(copies), self.H * copies, self.E, self.theta)
 
 
-def quantities_of(
-    jacobian: Jacobian, points: Points, attributes: Sequence[Attribute], count: int = 1, copies: int = 1
-) -> tuple[Quantities, Present, float]:
-    """The quantities at a fit, its rows, and the largest weight; ``count`` rows are exchanged at once.
+def quantities_of(exchange: Exchange, copies: int = 1) -> tuple[Quantities, Present]:
+    """The quantities at a fit, and its rows.
 
     With ``copies``, of the same rows so many times, whose model is the same.
     """
-    base, present = _at(jacobian, attributes)
+    points, count = exchange.points, exchange.count
+    base, present = _at(exchange)
     if copies > 1:
         base, present = base.of_copies(copies), present.of_copies(copies, min(count, copies))
     u = base.E.T @ base.theta
@@ -198,9 +147,9 @@ def quantities_of(
     z, beyond = x @ base.theta, points.reach(base.theta[None, :])
     free = base.root @ base.E
     numbers: dict[str, Any] = {
-        "whole": _norm(base.LB @ base.H @ base.root.T),
-        "whole_e": _norm(free),
-        "direct": _norm(Q),
+        "whole": spectral_norm(base.LB @ base.H @ base.root.T),
+        "whole_e": spectral_norm(free),
+        "direct": spectral_norm(Q),
         "columns": 0.0,
         "u": float(np.linalg.norm(u)),
         "along": float(np.linalg.norm(q)),
@@ -214,9 +163,9 @@ def quantities_of(
         "lowest": float(np.min(z - beyond)),
         "highest": float(np.max(z + beyond)),
     }
-    numbers |= _folded(jacobian, base, points, count, copies)
+    numbers |= _folded(exchange, base, copies)
     numbers |= maxima(present) if count == 1 else maxima_together(present, count)
-    return Quantities(**numbers, others=count - 1), present, float(present.omega.max())
+    return Quantities(**numbers, omega=float(present.omega.max()), others=count - 1), present
 
 
 @dataclass(frozen=True)
@@ -229,101 +178,48 @@ class Strong:
     u: float
 
 
-def strong_of(jacobian: Jacobian, points: Points, attributes: Sequence[Attribute]) -> Strong | None:
+def strong_of(exchange: Exchange) -> Strong | None:
     """None where a parameter has no penalty, or derivatives of the loss have no bound."""
-    fit = jacobian.fit
+    fit, points = exchange.jacobian.fit, exchange.points
     free = fit.intercept is not None and fit.intercept_l2 == 0
     traits = fit.loss.traits
-    if fit.l2 == 0 or free or jacobian.folding is not None or traits is None:
+    if fit.l2 == 0 or free or exchange.jacobian.folding is not None or traits is None:
         return None
     if not math.isfinite(traits.steepest):
         return None
-    base, _ = _at(jacobian, attributes)
+    base, _ = _at(exchange)
     penalty = np.full(len(base.theta), fit.n * fit.l2)
     if fit.intercept is not None:
         penalty[-1] = fit.n * fit.intercept_l2
     root = np.diag(penalty**-0.5)
-    whole_e = _norm(root @ base.E)
+    whole_e = spectral_norm(root @ base.E)
     far = float(np.linalg.norm(points.x @ root, axis=1).max()) + points.reach(root)
     # |w| in the metric of the penalty is at most |sum of all r x| / penalty, with the longest r
     # and the penalty's part of the risk is at most the risk of no model at all
     weights = float(fit.n if fit.sample_weight is None else np.sum(host(fit.sample_weight)))
     # so |E^T w| <= ||E^T P^-1/2|| |P^1/2 w|, P the penalty, with the less of both bounds of |P^1/2 w|
     return Strong(
-        _norm(base.LB @ base.H @ root),
+        spectral_norm(base.LB @ base.H @ root),
         whole_e,
         far,
         whole_e * min(weights * traits.steepest * far, math.sqrt(2.0 * traits.of_nothing * weights)),
     )
 
 
-def _norm(matrix: Vector) -> float:
-    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
-
-
-def rows_in_metric(jacobian: Jacobian) -> tuple[Vector, Vector, Vector]:
-    """Rows that count as B^1/2 x, (n, p), with their weights and curvatures, (n,) each."""
-    fit = jacobian.fit
-    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
-    omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
-    counted = omega > 0
-    centre = None if fit.centre is None else np.asarray(host(fit.centre))
-    x = with_constant(X[counted], fit.intercept is not None, centre)
-    a = np.asarray(fit.loss.a(x @ np.asarray(host(fit.centred_theta)), y[counted]))
-    scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
-    root = np.linalg.cholesky(core).T * scale[None, :]
-    return x @ root.T, omega[counted], a
-
-
-def _at(jacobian: Jacobian, attributes: Sequence[Attribute]) -> tuple[_Base, Present]:
-    fit = jacobian.fit
-    X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y), dtype=np.float64)
-    omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
-    counted = omega > 0
-    theta = np.asarray(host(fit.centred_theta))
-    x = with_constant(
-        X[counted], fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
-    )
-    y, omega, z = y[counted], omega[counted], x @ theta
+def _at(exchange: Exchange) -> tuple[_Base, Present]:
+    jacobian = exchange.jacobian
+    fit, (x, y, omega) = jacobian.fit, weighted_rows(jacobian)
+    theta, root = np.asarray(host(fit.centred_theta)), inverse_root(fit)
+    z = x @ theta
     a, r = np.asarray(fit.loss.a(z, y)), np.abs(np.asarray(fit.loss.r(z, y)))
     # the factor is scaled to unit diagonal, and so is its root
-    scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
-    root = np.linalg.cholesky(core).T * scale[None, :]
-    H = np.linalg.inv(core) / scale[:, None] / scale[None, :]
-    E = feature_map(jacobian, attributes, len(theta))
+    scale = np.asarray(host(fit.factor.scale))
+    H = np.linalg.inv(np.asarray(host(fit.factor.core))) / scale[:, None] / scale[None, :]
     LB = np.asarray(host(jacobian.B))
-    base = _Base(LB, root, H, E, theta)
+    base = _Base(LB, root, H, exchange.directions, theta)
     h = np.sum((x @ root.T) ** 2, axis=1)
-    lb, eb = np.linalg.norm(x @ LB.T, axis=1), np.linalg.norm(x @ (E.T @ base.inverse).T, axis=1)
+    lb, eb = np.linalg.norm(x @ LB.T, axis=1), np.linalg.norm(x @ (base.E.T @ base.inverse).T, axis=1)
     return base, Present(omega, y, z, r, a, h, lb, eb)
-
-
-def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
-    """E, (p, m), as bounds take it: values that move several columns whose scales move too count as these columns."""
-    E = value_map(jacobian, attributes, size)
-    if jacobian.folding is None:
-        return E
-    totals = jacobian.folding.totals
-    scaled = np.zeros(size, dtype=bool)
-    scaled[: jacobian.X.shape[1]] = True if totals is None else np.asarray(host(totals)) > 0
-    several = np.any(E[scaled] != 0, axis=0) & (np.count_nonzero(E, axis=0) > 1)
-    if not several.any():
-        return E
-    # section 6.1: |diag(m) E| is at most max |m| |E| where every value has a column of its own. With S these columns,
-    # E = S (S^T E), and the Jacobian along E is no longer than ||E|| times that along S
-    touched = np.flatnonzero(np.any(E[:, several] != 0, axis=1))
-    wide = max(1.0, float(np.linalg.norm(E[:, several], 2)))
-    return np.concatenate([E[:, ~several], wide * np.eye(size)[:, touched]], axis=1)
-
-
-def value_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:
-    """E, (p, m): what the values that count do to the features, and nothing to the intercept."""
-    if not attributes:
-        return np.zeros((size, 0))
-    found = jacobian.map(attributes)
-    if found.matrix is not None:
-        return np.asarray(host(found.matrix))
-    return np.eye(size)[:, np.asarray(host(found.columns))]
 
 
 def maxima(present: Present, *, without_the_largest: bool = False) -> dict[str, float]:
@@ -376,23 +272,19 @@ def maxima_together(present: Present, count: int) -> dict[str, float]:
     }
 
 
-def _folded(jacobian: Jacobian, base: _Base, points: Points, count: int, copies: int) -> dict[str, Any]:
+def _folded(exchange: Exchange, base: _Base, copies: int) -> dict[str, Any]:
     """What exchanged rows do to scales that are folded into the penalty, and what the penalty does to J."""
-    folding, fit = jacobian.folding, jacobian.fit
+    folding, fit, points = exchange.jacobian.folding, exchange.jacobian.fit, exchange.points
     if folding is None or fit.l2 == 0:
         return {}
-    if np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
-        )
+    check_deviations(folding)
     slopes, means = np.abs(np.asarray(host(folding.slopes))), np.asarray(host(folding.means))
     d = len(slopes)
     scales, w = np.asarray(host(fit.scales)), np.abs(base.theta[:d])
-    omega = 1.0 if not folding.weighted or fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
+    omega = heaviest(fit) if folding.weighted else 1.0
     total = fit.n if not folding.weighted or fit.sample_weight is None else float(np.sum(host(fit.sample_weight)))
     share, learned, n = omega / (copies * total), (slopes > 0) | (scales != 1.0), copies * fit.n
-    together = count * share
+    together = exchange.count * share
     spans = np.where(learned, points.spans, 0.0)
     # section 6.3 with rho the ``share``: |v' - v| <= rho (1 - rho) span^2, as neither |x - m_i| nor |x_i - m_i| is
     # above the span; of several rows, at most the sum of their parts times span^2 (section 6.11)
@@ -401,24 +293,19 @@ def _folded(jacobian: Jacobian, base: _Base, points: Points, count: int, copies:
     spread = np.sqrt(np.sum(base.root**2, axis=0))[:d]
     # m_k = 2 n l2 rho w_k (x_k - m'_k), with |w_k| moving by at most |B^1/2 e_k| (``spread``) times the move
     push = 2.0 * n * fit.l2 * share * learned
-    far = np.abs(points.x[:, :d] - _centred(jacobian, means)) + spans * (
-        together + (0.5 if points.rest or points.radius else 0.0)
-    )
+    centred = means if fit.centre is None else means - np.asarray(host(fit.centre))
+    far = np.abs(points.x[:, :d] - centred) + spans * (together + (0.5 if points.rest or points.radius else 0.0))
     return {
         "stretch": -math.log1p(-worst) if worst < 1 else math.inf,
         # B^1/2 times the gradient n l2 (v' - v) w of the changed penalty, column by column
         "pull": float(np.sum(n * fit.l2 * change * w * spread)),
-        "columns": _norm(base.LB[:, :d][:, learned]),
+        "columns": spectral_norm(base.LB[:, :d][:, learned]),
         "m": np.max(omega * slopes * far, axis=1, initial=0.0),
         "pull_by_move": float(np.sum(n * fit.l2 * change * spread**2)),
-        "columns_root": _norm(base.root[:, :d][:, learned]),
+        "columns_root": spectral_norm(base.root[:, :d][:, learned]),
         "m_by_move": float(np.max(push * spread * spans * (1.0 + 2.0 * together), initial=0.0)),
         "scale_push": float(np.max(push * spans * (1.0 + 2.0 * together), initial=0.0)),
         # ||B^1/2 diag(n l2 |v' - v|) B^1/2||
-        "loosened": _norm(base.root[:, :d] * np.sqrt(n * fit.l2 * change)) ** 2,
+        "loosened": spectral_norm(base.root[:, :d] * np.sqrt(n * fit.l2 * change)) ** 2,
         "m_by_mean": float(np.max(omega * slopes * spans * together, initial=0.0)),
     }
-
-
-def _centred(jacobian: Jacobian, means: Vector) -> Vector:
-    return means if jacobian.fit.centre is None else means - np.asarray(host(jacobian.fit.centre))

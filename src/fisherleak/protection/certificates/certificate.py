@@ -21,12 +21,15 @@ from typing import Any
 
 import numpy as np
 
+from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses import Loss, check_name
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.bound_quantities import Quantities, Strong, rows_in_metric
+from fisherleak.protection.calibrate.limit_terms import inverse_root
+from fisherleak.protection.certificates.bound_quantities import Quantities, Strong
+from fisherleak.protection.certificates.exchange import Exchange, weighted_rows
 
 
 def known_traits(loss: Loss) -> Traits:
@@ -86,11 +89,11 @@ def drift_of(jacobian: Jacobian, q: Quantities, copies: int = 1) -> Drift:
 
     With ``copies`` of every row sums over rows are the same, and each row is shorter.
     """
-    x, omega, a = rows_in_metric(jacobian)
-    traits = known_traits(jacobian.fit.loss)
+    fit, (plain, y, omega) = jacobian.fit, weighted_rows(jacobian)
+    x, traits = plain @ inverse_root(fit).T, known_traits(fit.loss)
     # without the row that leaves, and with folded scales stretched, A is at least this part of H
     left = math.exp(q.stretch) / (1.0 - q.leverage) if q.leverage < 1 else math.inf
-    s = omega * a
+    s = omega * np.asarray(fit.loss.a(plain @ np.asarray(host(fit.centred_theta)), y))
     # l q_j of section 6.2; x is B^1/2 x_j here, and A^-1 <= ``left`` B
     lengths = traits.log_slope * np.sqrt(left * np.sum(x * x, axis=1) / copies)
     most = omega * traits.largest
@@ -130,7 +133,7 @@ SLOPES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 40.01, 0.125)])
 
 @dataclass(frozen=True)
 class Extent:
-    """How far any exchange goes, at most: what ``scale_sensitivity`` needs."""
+    """How far any exchange goes, at most: what ``published_scale`` needs."""
 
     move: float = 0.0
     """Of the parameters: |c.(w' - w)| <= move |B^1/2 c|."""
@@ -186,26 +189,41 @@ class _Cell:
         return most_within(values, q.z_low, q.z_high, float(self.low[0]), float(self.high[0]))
 
 
-def bound(q: Quantities, loss: Loss, labels: Vector, omega: float, label: bool, drift: Drift | None = None) -> Bound:
+@dataclass(frozen=True)
+class _Law:
+    """The loss, what is proved of it, whether the label counts, and tables by all rows where there are any."""
+
+    loss: Loss
+    kind: Traits
+    label: bool
+    drift: Drift | None
+
+    def farthest_move(self, slope: float, gradient: float) -> float:
+        """The less of two bounds: by the farthest row, and by all rows."""
+        return min(_solved(slope, gradient), math.inf if self.drift is None else self.drift.moved(gradient))
+
+
+def bound(exchange: Exchange, q: Quantities, drift: Drift | None = None) -> Bound:
     """The largest ||J|| over points, labels and intervals of z; infinite where nothing can be certified.
 
     ``drift`` tells moves and curvature by all rows; without it the farthest row does.
     """
-    kind = known_traits(loss)
-    best, which = np.zeros_like(q.root), np.full_like(q.root, labels[0])
+    loss = exchange.jacobian.fit.loss
+    law = _Law(loss, known_traits(loss), exchange.label, drift)
+    best, which = np.zeros_like(q.root), np.full_like(q.root, exchange.labels[0])
     extent, rough, largest = Extent(), [], 0.0
-    together, cells = _together(q), list(_cells(q, loss, kind, labels))
+    together, cells = _together(q), list(_cells(q, law, exchange.labels))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        others = _others(together, loss, kind, [cell.together() for cell in cells], omega, drift)
+        others = _others(together, law, [cell.together() for cell in cells])
         for cell in cells:
-            found, far = _at_cell(together, loss, kind, cell.together(), omega, label, drift, others)
+            found, far = _at_cell(together, law, cell.together(), others)
             rough.append((_finite(found)[0], cell))
             extent = extent.beside(far)
         # an interval whose bound over all points at once is below the largest needs no look at single points
         for above, cell in sorted(rough, key=lambda each: -each[0]):
             if above <= largest:
                 break
-            found = _finite(_at_cell(q, loss, kind, cell, omega, label, drift, others)[0])
+            found = _finite(_at_cell(q, law, cell, others)[0])
             largest = max(largest, cell.most(found, q))
             which = np.where(found > best, cell.labels[-1], which)
             best = np.maximum(best, found)
@@ -224,10 +242,11 @@ def _together(q: Quantities) -> Quantities:
     return replace(q, **largest, z_low=np.array([float(np.min(q.z_low))]), m=np.array([float(np.max(q.m))]))
 
 
-def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, label: bool) -> float:
+def bound_by_penalty(exchange: Exchange, strong: Strong, omega: float) -> float:
     """||J|| at most, as no Hessian is below the penalty: for losses whose derivatives are bounded, over all z there are."""
-    kind, largest = known_traits(loss), 0.0
-    for y in np.zeros(1) if kind.by_difference else labels:
+    loss, largest = exchange.jacobian.fit.loss, 0.0
+    kind = known_traits(loss)
+    for y in np.zeros(1) if kind.by_difference else exchange.labels:
         for low, high in _intervals(-ENDS, ENDS):
             ends = np.array([-math.inf if low == -ENDS else low, math.inf if high == ENDS else high])
             at = np.full(2, y)
@@ -235,7 +254,7 @@ def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, l
             peak = np.clip(np.full(2, kind.peak), ends[0], ends[1])
             a, c = (
                 float(np.abs(np.asarray(function(peak, at))).max()) * factor
-                for function, factor in ((loss.a, 1.0), (loss.c, float(label)))
+                for function, factor in ((loss.a, 1.0), (loss.c, float(exchange.label)))
             )
             # no Hessian is below the penalty P: ||J|| <= omega ||L P^-1/2|| ||P^-1/2 [r E + a x u^T, c x]||, u = E^T w
             inner = math.hypot(r * strong.whole_e + a * strong.root * strong.u, c * strong.root)
@@ -243,13 +262,13 @@ def bound_by_penalty(strong: Strong, loss: Loss, labels: Vector, omega: float, l
     return largest
 
 
-def _cells(q: Quantities, loss: Loss, kind: Traits, labels: Vector) -> Iterator[_Cell]:
+def _cells(q: Quantities, law: _Law, labels: Vector) -> Iterator[_Cell]:
     """Labels by intervals of z; one interval for each point where the loss is quadratic, as all is convex there."""
-    if loss.quadratic:
+    if law.loss.quadratic:
         for y in labels:
             yield _Cell(np.array([y]), q.z_low, q.z_high)
         return
-    lowest, highest = q.lowest, q.highest
+    lowest, highest, kind = q.lowest, q.highest, law.kind
     if kind.by_difference:
         lowest, highest, labels = lowest - float(labels.max()), highest - float(labels.min()), np.zeros(1)
     every = np.ones_like(q.root)
@@ -290,20 +309,21 @@ class _Others:
     """||A^-1/2 C A^-1/2||, C their curvature at the new minimum and A that of the rows that stay, at the present one."""
 
 
-def _others(q: Quantities, loss: Loss, kind: Traits, cells: list[_Cell], omega: float, drift: Drift | None) -> _Others:
+def _others(q: Quantities, law: _Law, cells: list[_Cell]) -> _Others:
     """For any records within the bounds; nothing where one row is exchanged. ``q`` is one point, of all."""
     if not q.others or not q.leverage < 1:
         return _Others(0.0, 0.0)
     left, grown, widest = 1.0 / (1.0 - q.leverage), math.exp(q.stretch), float(q.root.max())
-    push = omega * widest * max(_largest_gradient(cell, loss) for cell in cells)
-    solved = partial(_farthest_move, kind.log_slope * math.sqrt(left * q.far), drift)
+    loss, kind = law.loss, law.kind
+    push = q.omega * widest * max(_largest_gradient(cell, loss) for cell in cells)
+    solved = partial(law.farthest_move, kind.log_slope * math.sqrt(left * q.far))
     # all rows that come push, this one too
     moved = solved(grown * (q.push + math.sqrt(left) * (q.pull + (q.others + 1) * push)))
     reach = widest * math.sqrt(left) * moved
     a = max(
         float(cell.largest(loss.a, np.clip(kind.peak, cell.low - reach, cell.high + reach)).max()) for cell in cells
     )
-    return _Others(q.others * push, q.others * omega * a * left * widest**2)
+    return _Others(q.others * push, q.others * q.omega * a * left * widest**2)
 
 
 def _largest_gradient(cell: _Cell, loss: Loss) -> float:
@@ -311,17 +331,9 @@ def _largest_gradient(cell: _Cell, loss: Loss) -> float:
     return float(max(cell.largest(side, end).max() for end in (cell.low, cell.high) for side in (loss.r, _down(loss))))
 
 
-def _at_cell(
-    q: Quantities,
-    loss: Loss,
-    kind: Traits,
-    cell: _Cell,
-    omega: float,
-    label: bool,
-    drift: Drift | None,
-    others: _Others,
-) -> tuple[Vector, Extent]:
+def _at_cell(q: Quantities, law: _Law, cell: _Cell, others: _Others) -> tuple[Vector, Extent]:
     """||J|| at most, for every point. What is not convex in x is taken at its largest over all rows of the cell."""
+    loss, kind, omega, drift = law.loss, law.kind, q.omega, law.drift
     # section 6.1, "The row that leaves": A^-1 <= ``left`` B for any row; ``slope`` is l q, in the metric of A
     left = 1.0 / (1.0 - q.leverage) if q.leverage < 1 else math.inf
     slope = kind.log_slope * math.sqrt(left * q.far)
@@ -329,7 +341,7 @@ def _at_cell(
     # section 6.1, "Moved curvature": ``first`` is N of the row that leaves and of the scales that it changes (of all rows
     # that leave, and of those that come beside this one, section 6.11); ``solved`` gives d
     first = grown * (q.push + math.sqrt(left) * (q.pull + others.push))
-    solved = partial(_farthest_move, slope, drift)
+    solved = partial(law.farthest_move, slope)
     leaving = math.sqrt(left) * solved(first)
     size = _largest_gradient(cell, loss)
     # the same with the new row's own gradient omega r x; ``move`` is d in the metric of B
@@ -342,7 +354,7 @@ def _at_cell(
     # a is largest at its peak, or at the end of the cell that is nearest to it, z moved by at most |B^1/2 x| ``move``
     z = np.clip(kind.peak, cell.low - widest * move, cell.high + widest * move)
     a = cell.largest(loss.a, z)
-    c = cell.largest(lambda z, y: np.abs(loss.c(z, y)), z) * float(label)
+    c = cell.largest(lambda z, y: np.abs(loss.c(z, y)), z) * float(law.label)
     m, more = q.m / omega * np.ones_like(a), q.m_by_move * move / omega
     shifted = q.root * leaving if loss.quadratic else np.zeros_like(a)
     # the logarithm of e^(l q d), or of 1 + lambda_+ and 1 / (1 - lambda_-) of section 6.2, with that of changed scales
@@ -350,7 +362,7 @@ def _at_cell(
     terms = _Terms(
         above, below, np.maximum(above, below), a, c, m, shifted, more, tau, move, left, leaving, others.gain
     )
-    return _norm(q, terms, cell, omega, loss.quadratic)
+    return _norm(q, terms, cell, loss.quadratic)
 
 
 @dataclass(frozen=True)
@@ -380,7 +392,8 @@ class _Terms:
         return float(1.0 / (np.exp(self.tau) + self.gain))
 
 
-def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) -> tuple[Vector, Extent]:
+def _norm(q: Quantities, t: _Terms, cell: _Cell, quadratic: bool) -> tuple[Vector, Extent]:
+    omega = q.omega
     value, g, e = _without_own(q, t)
     within = _within(q, t)
     largest = {name: float(np.max(x)) for name, x in (("a", t.a), ("r", t.r + t.drift))}
@@ -394,7 +407,7 @@ def _norm(q: Quantities, t: _Terms, cell: _Cell, omega: float, quadratic: bool) 
         # u. With ||L A^-1/2|| ||A^-1/2 E|| (``within``) it is also at most 2 s h / (1 + s h)^2 <= 1/2 of that times
         # |r|, as r falls by 1 + s h too
         own = min(ways * (largest["r"] + m), within * (0.5 * largest["r"] + m))
-        value = np.minimum(value + own, _damped(q, t, omega) + within * m)
+        value = np.minimum(value + own, _damped(q, t) + within * m)
     else:
         # the same for other losses, where r need not fall so far: s |L g| |E^T g| / (1 + s h) is at most
         # s h / (1 + s h) of ``within``
@@ -432,8 +445,9 @@ def _without_own(q: Quantities, t: _Terms) -> tuple[Vector, Vector, Vector]:
     return cosh * direct + sinh * whole * math.sqrt(t.left) * crossed + t.a * g * q.whole_e * t.leaving, g, e
 
 
-def _damped(q: Quantities, t: _Terms, omega: float) -> float:
+def _damped(q: Quantities, t: _Terms) -> float:
     """The same for the squared loss by intervals of h: 1 / (1 + omega h) multiplies all but m, and the own effect twice."""
+    omega = q.omega
     top = omega * float(q.root.max()) ** 2
     count = max(math.ceil(COARSE * math.log2(top / LEAST)), 0) if 0 < top < math.inf else 0
     lows = np.array([0.0, *(LEAST * 2.0 ** (np.arange(count) / COARSE))])
@@ -478,11 +492,6 @@ def _solved(slope: float, gradient: float) -> float:
     if slope == 0:
         return gradient
     return -math.log1p(-slope * gradient) / slope if slope * gradient < 1 else math.inf
-
-
-def _farthest_move(slope: float, drift: Drift | None, gradient: float) -> float:
-    """The less of two bounds: by the farthest row, and by all rows."""
-    return min(_solved(slope, gradient), math.inf if drift is None else drift.moved(gradient))
 
 
 def _down(loss: Loss) -> Callable[[Vector, Vector], Vector]:

@@ -66,7 +66,7 @@ class AllowedRecords:
         All features lie in a ball around zero instead.
     bounds : dict
         The same for people and for a card: each column's bounds or levels, and whether they were declared or taken from rows.
-    settled : bool
+    stable_under_replacement : bool
         Whether replacing any one row by another record within the bounds leaves all bounds as they are.
     """
 
@@ -75,7 +75,7 @@ class AllowedRecords:
     labels: Matrix
     radius: float | None
     bounds: Json
-    settled: bool
+    stable_under_replacement: bool
 
 
 def checked_bounds(bounds: Any) -> dict[str, Any]:
@@ -97,9 +97,9 @@ def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
         raise InvalidInputError(
             f"bounds name '{unknown[0]}', which is no column. {nearest(unknown[0], names)} Bounds of y are named '{LABEL}'."
         )
-    labels, label_record, settled = _labels(jacobian, given.pop(LABEL, None))
+    labels, label_record, stable = _labels(jacobian, given.pop(LABEL, None))
     if NORM in given:
-        return _ball(jacobian, given, labels, label_record, settled)
+        return _ball(jacobian, given, labels, label_record, stable)
     X = np.asarray(host(jacobian.X), dtype=np.float64)
     record: Json = {}
     parts: list[Matrix] = []
@@ -109,7 +109,7 @@ def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
             parts.append(read.choices)
             there += read.present
             record[read.name] = read.record
-            settled &= read.settled
+            stable &= read.stable
     base = X[0] - there[0]
     apart = np.abs(X - there - base)
     off = np.flatnonzero((apart > AFFINE * (1.0 + np.abs(X).max(axis=0))).any(axis=0))
@@ -118,7 +118,12 @@ def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
             f"Feature {off[0]} does not follow its columns by an affine map, so that no bound holds for rows that are not "
             "there. Use `over='max'`, or apply the preprocessing before and declare bounds for its features."
         )
-    return AllowedRecords(base, tuple(parts), labels, None, record | {LABEL: label_record}, settled)
+    return AllowedRecords(base, tuple(parts), labels, None, record | {LABEL: label_record}, stable)
+
+
+def allowed_in(leakage: Leakage, bounds: Mapping[str, Any] | None) -> AllowedRecords:
+    """The same for the one release of a leakage."""
+    return allowed_records(one_release(measurement(leakage).information), measurement(leakage).table, bounds)
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class _Read:
     choices: Matrix
     present: Matrix
     record: Json
-    settled: bool
+    stable: bool
 
 
 def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[_Read]:
@@ -158,9 +163,9 @@ def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[
 
 
 def _number(name: str, values: Matrix, direction: Matrix, given: Any) -> _Read:
-    low, high, record, settled = _range(f"Column '{name}'", f"'{name}'", values, given)
+    low, high, record, stable = _range(f"Column '{name}'", f"'{name}'", values, given)
     ends = np.array([low, high])[:, None] * direction[None, :]
-    return _Read(name, ends, values[:, None] * direction[None, :], record, settled)
+    return _Read(name, ends, values[:, None] * direction[None, :], record, stable)
 
 
 def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, float, Json, bool]:
@@ -294,7 +299,7 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
             raise InvalidInputError("bounds of 'label' are the classes where a model classifies: leave them out.")
         count = 2 if loss.labels.binary else int(jacobian.fit.coef.shape[0])
         return np.arange(float(count)), {"classes": count, "from": "declared"}, True
-    low, high, record, settled = _range("The label", "'label'", y, given)
+    low, high, record, stable = _range("The label", "'label'", y, given)
     if not np.all(np.asarray(loss.labels.accepts(np.array([low, high])))):
         if given is not None:
             raise InvalidInputError(
@@ -304,11 +309,11 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
             f"The label's range on a coarse grid leaves the labels of the {loss.name} loss, {loss.labels.rule}: declare it "
             "with `bounds={'label': (low, high)}`."
         )
-    return np.array([low, high]), record, settled
+    return np.array([low, high]), record, stable
 
 
 def _ball(
-    jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, settled: bool
+    jacobian: Jacobian, given: dict[str, Any], labels: Matrix, label_record: Json, stable: bool
 ) -> AllowedRecords:
     """All features in a ball around zero."""
     radius = check_positive(given.pop(NORM), "bounds of 'norm'")
@@ -328,7 +333,7 @@ def _ball(
             f"{radius:g}: declare a larger one, or clip the rows before the model is fitted."
         )
     record: Json = {NORM: {"radius": radius, "from": "declared"}, LABEL: label_record}
-    return AllowedRecords(np.zeros(X.shape[1]), (), labels, radius, record, settled)
+    return AllowedRecords(np.zeros(X.shape[1]), (), labels, radius, record, stable)
 
 
 Mask = NDArray[np.bool_]

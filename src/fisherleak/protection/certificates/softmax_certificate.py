@@ -10,8 +10,7 @@ Mathematics: 6.5, ``docs/mathematics/any-record.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, combinations_with_replacement
 
@@ -21,11 +20,8 @@ from scipy.linalg import solve_triangular
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.bound_quantities import Points, feature_map
-from fisherleak.protection.certificates.declared_bounds import AllowedRecords
+from fisherleak.protection.certificates.exchange import Exchange, Points, check_deviations, heaviest, spectral_norm
 from fisherleak.protection.certificates.softmax_penalty_bound import (
     ColumnRanges,
     ExchangedScales,
@@ -69,8 +65,8 @@ class _Stretch:
 
 
 @dataclass(frozen=True)
-class _Way:
-    """All that stays as it is on the way."""
+class _ExchangePath:
+    """All that stays as it is while a row is exchanged for another, little by little."""
 
     x: Vector
     """(n, p)"""
@@ -86,7 +82,7 @@ class _Way:
     stretch: _Stretch
     heavy: float
     points: Points
-    count: int = 1
+    count: int
     """Rows that are exchanged at once."""
 
     def most(self, values: Vector) -> float:
@@ -128,7 +124,7 @@ class _Way:
 
 
 @dataclass(frozen=True)
-class _Here:
+class _PathState:
     """Bounds that hold while no row has moved by more than some ranges."""
 
     root: Vector
@@ -138,20 +134,18 @@ class _Here:
     """Of the way, in the metric of ``root``."""
 
 
-def followed(
-    jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges, count: int = 1
-) -> Followed | None:
-    """Where any exchange of a row, or of ``count`` rows at once, ends; None where that cannot be said."""
-    way = replace(_way(jacobian, points, scales, columns), count=count)
-    moved = np.zeros(len(way.x))
-    here = _here(way, moved)
+def followed(exchange: Exchange, scales: ExchangedScales, columns: ColumnRanges) -> Followed | None:
+    """Where any exchange ends; None where that cannot be said."""
+    path = _path(exchange, scales, columns)
+    moved = np.zeros(len(path.x))
+    here = _state(path, moved)
     for _ in range(PARTS):
         if here is None:
             return None
         for guess in GUESSES:
             # section 6.5: ranges t_j at the end of this part, guessed from above; with C at them no range may pass them
             above = moved + guess / PARTS * here.speeds
-            there = _here(way, above)
+            there = _state(path, above)
             if there is None or np.all(moved + there.speeds / PARTS <= above):
                 break
             here = there
@@ -164,40 +158,40 @@ def followed(
         return None
     # the Hessian at the new minimum is at most the largest penalty, sum e^(t_j) A_j (x) x_j x_j^T and the new row's
     # own, whose A is at most 1/2: ``most`` + ``gain`` times C^-1. So its inverse is at least k C, k of section 6.4
-    grown = np.diag(way.largest_penalty) + way.curvature(np.exp(moved))
+    grown = np.diag(path.largest_penalty) + path.curvature(np.exp(moved))
     most = float(np.linalg.eigvalsh(here.root @ grown @ here.root.T)[-1]) * (1.0 + 1e-9)
-    gain = 0.5 * count * way.heavy * _largest_length(here.root, way.outputs, points) ** 2
+    gain = 0.5 * path.count * path.heavy * _largest_length(here.root, path.outputs, path.points) ** 2
     return Followed(here.root, here.length, 1.0 / (most + gain))
 
 
-def _here(way: _Way, moved: Vector) -> _Here | None:
+def _state(path: _ExchangePath, moved: Vector) -> _PathState | None:
     """With every row moved by these ranges; None where nothing holds the parameters then."""
     if not float(moved.max(initial=0.0)) < FLATTEST:
         return None
     # C(t)^-1, the first formula of section 6.5, with the row i still in it
     factors = np.exp(-moved)
-    H = np.diag(way.least_penalty) + way.curvature(factors)
+    H = np.diag(path.least_penalty) + path.curvature(factors)
     try:
         root = solve_triangular(np.linalg.cholesky(H), np.eye(len(H)), lower=True)
     except np.linalg.LinAlgError:
         return None
-    N = _lengths(way.x, root, way.outputs)
+    N = _lengths(path.x, root, path.outputs)
     # without any row i: C grows by at most 1 / (1 - leverage), leverage the largest eigenvalue of e^-t A^1/2 N A^1/2
-    leverage = way.most(factors * np.linalg.eigvalsh(way.halves.transpose(0, 2, 1) @ N @ way.halves)[:, -1])
+    leverage = path.most(factors * np.linalg.eigvalsh(path.halves.transpose(0, 2, 1) @ N @ path.halves)[:, -1])
     if not leverage < 1.0 - 1e-9:
         return None
     left = (1.0 + 1e-9) / math.sqrt(1.0 - leverage)
     root = root * left
     # the largest |C^1/2 r_i (x) x_i|, the middle term of the second formula of section 6.5
-    pushed = left * way.most(np.sqrt(np.maximum(np.einsum("nk,nkl,nl->n", way.r, N, way.r, optimize=True), 0.0)))
+    pushed = left * path.most(np.sqrt(np.maximum(np.einsum("nk,nkl,nl->n", path.r, N, path.r, optimize=True), 0.0)))
     # the gradient of the new row is a mean of finitely many, whatever its scores are
-    newcomer = way.count * way.heavy * max(_widest(root, pair, way.points) for pair in way.pairs)
+    newcomer = path.count * path.heavy * max(_widest(root, pair, path.points) for pair in path.pairs)
     # the bracket of the second formula; its last term is |C^1/2 q|, q the gradient of the changed penalty
-    length = pushed + newcomer + largest_sum(root @ way.pull)
-    apart = np.stack(way.pairs)
+    length = pushed + newcomer + largest_sum(root @ path.pull)
+    apart = np.stack(path.pairs)
     # its first factor squared, max over k, l of |C^1/2 (e_k - e_l) (x) x_j|^2
     ranges = np.einsum("ck,nkl,cl->nc", apart, N, apart, optimize=True).max(axis=1)
-    return _Here(root, np.sqrt(np.maximum(ranges, 0.0)) * (left * length * (1.0 + 1e-9)), length)
+    return _PathState(root, np.sqrt(np.maximum(ranges, 0.0)) * (left * length * (1.0 + 1e-9)), length)
 
 
 def _lengths(x: Vector, root: Vector, outputs: int) -> Vector:
@@ -210,7 +204,8 @@ def _lengths(x: Vector, root: Vector, outputs: int) -> Vector:
     return N
 
 
-def _way(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: ColumnRanges) -> _Way:
+def _path(exchange: Exchange, scales: ExchangedScales, columns: ColumnRanges) -> _ExchangePath:
+    jacobian = exchange.jacobian
     fit, (L, p) = jacobian.fit, (jacobian.outputs, jacobian.width)
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
@@ -222,9 +217,11 @@ def _way(jacobian: Jacobian, points: Points, scales: ExchangedScales, columns: C
     V, d = np.asarray(host(jacobian.slopes)), stretch.down.size
     pull = np.zeros((L, p, d))
     pull[:, np.arange(d), np.arange(d)] = penalty.reshape(L, p)[:, :d] * stretch.changes * V[:, :d]
-    pairs = _pairs_of(np.asarray(host(fit.frame)))
+    # e_k - e_l for all pairs of classes, by the rows of their frame, (L,) each
+    pairs = [one - other for one, other in combinations(np.asarray(host(fit.frame)), 2)]
     pull = pull[:, :, stretch.changes > 0]
-    return _Way(x, r, A, penalty, pairs, pull.reshape(L * p, -1), stretch, float(omega.max()), points)
+    known = (x, r, A, penalty, pairs, pull.reshape(L * p, -1), stretch, float(omega.max()))
+    return _ExchangePath(*known, exchange.points, exchange.count)
 
 
 def largest_sum(columns: Vector) -> float:
@@ -255,11 +252,6 @@ def _beyond(matrix: Vector, points: Points) -> float:
     return min(found, largest_sum(matrix @ np.stack([part[1] for part in points.rest], axis=1)))
 
 
-def _pairs_of(frame: Vector) -> list[Vector]:
-    """e_k - e_l for all pairs of classes, by the rows of their frame, (L,) each."""
-    return [one - other for one, other in combinations(frame, 2)]
-
-
 def lengths_at(matrix: Vector, points: Points) -> Vector:
     """|matrix x| at every corner, (V,), what is not enumerated counted."""
     square = np.einsum("vp,vp->v", points.x @ (matrix.T @ matrix), points.x)
@@ -284,7 +276,7 @@ MOST_FOLLOWED = 300
 
 
 @dataclass(frozen=True)
-class SeveralBound:
+class SoftmaxBound:
     """The bound at noise of scale 1, infinite where none holds; and by corner."""
 
     value: float
@@ -292,65 +284,41 @@ class SeveralBound:
     """(V,) the bound for each corner, over all labels."""
 
 
-@dataclass(frozen=True)
-class _At:
-    """The fit in dense matrices: parameters are vec(V), V of shape (L, p)."""
-
-    root: Vector
-    """C^1/2, (L p, L p): |root v|^2 = v.C v."""
-    V: Vector
-    E: Vector
-    directions: Vector
-    """(K, L): rows of the frame; e_k - e_l is the difference of two."""
-
-
-def bound_of_several(
-    jacobian: Jacobian,
-    allowed: AllowedRecords,
-    points: Points,
-    attributes: Sequence[Attribute],
-    label: bool,
-    count: int = 1,
-) -> SeveralBound:
+def softmax_bound(exchange: Exchange) -> SoftmaxBound:
     """The largest ||J|| over corners and labels: the less of the bound by the penalty and of that by the rows.
 
-    Of one of ``count`` rows that are exchanged at once (section 6.11).
+    Of one of the rows that are exchanged at once (section 6.11).
     """
+    jacobian = exchange.jacobian
     if int(jacobian.B.shape[1]) > MOST_PARAMETERS:
         raise InvalidInputError(
             f"over='any-record' has a bound for models of up to {MOST_PARAMETERS} parameters of several classes, and this one "
             f"has {int(jacobian.B.shape[1])}: use `over='max'`."
         )
-    scales = exchanged_scales(jacobian, count)
-    columns = columns_of(allowed, scales)
-    capped = bound_by_the_penalty(jacobian, scales, columns, attributes, label, count)
-    if math.isfinite(capped) and int(jacobian.B.shape[1]) > MOST_FOLLOWED:
-        return SeveralBound(capped, _by_length(jacobian, points))
-    found = followed(jacobian, points, scales, columns, count)
+    scales = exchanged_scales(jacobian, exchange.count)
+    columns = columns_of(exchange.allowed, scales)
+    capped = bound_by_the_penalty(exchange, scales, columns)
+    large = math.isfinite(capped) and int(jacobian.B.shape[1]) > MOST_FOLLOWED
+    found = None if large else followed(exchange, scales, columns)
     if found is None:
-        return SeveralBound(capped, _by_length(jacobian, points))
-    best = _by_rows(jacobian, found, points, attributes, label, count)
-    return SeveralBound(min(float(best.max()), capped), best)
+        # how long corners are, for a search to begin with
+        return SoftmaxBound(capped, np.asarray(np.linalg.norm(exchange.points.x, axis=1)))
+    best = _by_rows(exchange, found)
+    return SoftmaxBound(min(float(best.max()), capped), best)
 
 
-def _by_length(jacobian: Jacobian, points: Points) -> Vector:
-    """How long corners are, for a search to begin with; (V,)."""
-    return np.asarray(np.linalg.norm(points.x, axis=1))
-
-
-def _by_rows(
-    jacobian: Jacobian, found: Followed, points: Points, attributes: Sequence[Attribute], label: bool, count: int
-) -> Vector:
+def _by_rows(exchange: Exchange, found: Followed) -> Vector:
     """The bound by what the rows hold, (V,)."""
-    at, M = _at(jacobian, found, attributes), np.asarray(host(jacobian.metric))
+    jacobian = exchange.jacobian
+    M = np.asarray(host(jacobian.metric))
     # the formula of section 6.4: k is ``found.low``, ``middle`` is (1 + k) / 2, ``half`` is (1 - k) / 2 ||M C^1/2||;
     # ``seen`` are the parts of ||M C Z||, ``long`` those of ||C^1/2 Z||
-    middle, half = 0.5 * (1.0 + found.low), 0.5 * (1.0 - found.low) * _norm(M @ found.root.T)
-    omega = 1.0 if jacobian.fit.sample_weight is None else float(np.max(host(jacobian.fit.sample_weight)))
-    seen = _Sizes.of(jacobian, at, M @ found.root.T @ found.root, points, label, found.move, count)
-    long = _Sizes.of(jacobian, at, at.root, points, label, found.move, count)
-    best = np.zeros(len(points.x))
-    for y in range(len(at.directions)):
+    middle, half = 0.5 * (1.0 + found.low), 0.5 * (1.0 - found.low) * spectral_norm(M @ found.root.T)
+    omega = heaviest(jacobian.fit)
+    seen = _Sizes.of(exchange, found, M @ found.root.T @ found.root)
+    long = _Sizes.of(exchange, found, found.root)
+    best = np.zeros(len(exchange.points.x))
+    for y in range(len(seen.direct)):
         value = omega * (middle * seen.largest(y) + half * long.largest(y))
         best = np.maximum(best, value + middle * seen.folded + half * long.folded)
     return best
@@ -370,27 +338,29 @@ class _Sizes:
     """(V,) what folded scales add, with weights counted."""
 
     @classmethod
-    def of(cls, jacobian: Jacobian, at: _At, T: Vector, points: Points, label: bool, move: float, count: int) -> _Sizes:
-        K, (L, p) = len(at.directions), at.V.shape
+    def of(cls, exchange: Exchange, at: Followed, T: Vector) -> _Sizes:
+        points, E = exchange.points, exchange.directions
+        # parameters are vec(V); e_k - e_l is the difference of two rows of the frame
+        V, frame = np.asarray(host(exchange.jacobian.slopes)), np.asarray(host(exchange.jacobian.fit.frame))
+        K, (L, p) = len(frame), V.shape
         direct, bent = np.zeros((K, K)), np.zeros(len(points.x))
         blocks = T.reshape(T.shape[0], L, p)
-        E = at.E
         for k, other in combinations(range(K), 2):
-            d = at.directions[k] - at.directions[other]
+            d = frame[k] - frame[other]
             one = np.einsum("ilp,l->ip", blocks, d, optimize=True)
-            direct[k, other] = direct[other, k] = _norm(one @ E)
+            direct[k, other] = direct[other, k] = spectral_norm(one @ E)
             far = lengths_at(one, points)
             # (e_k - e_l)^T (W + dW) E: the move is at most its length in the metric times that of what reads it
-            reads = _norm(at.root.reshape(-1, L, p).transpose(0, 2, 1) @ d @ E) if E.size else 0.0
-            slope = float(np.linalg.norm(d @ at.V @ E)) + move * reads if E.size else 0.0
+            reads = spectral_norm(at.root.reshape(-1, L, p).transpose(0, 2, 1) @ d @ E) if E.size else 0.0
+            slope = float(np.linalg.norm(d @ V @ E)) + at.move * reads if E.size else 0.0
             bent = np.maximum(bent, far * slope)
-        if label:
-            by_label = np.asarray(host(jacobian.by_label))
+        if exchange.label:
+            by_label = np.asarray(host(exchange.jacobian.by_label))
             each = [lengths_at(np.einsum("ilp,l->ip", blocks, c, optimize=True), points) for c in by_label.T]
             written = np.sqrt(np.sum(np.square(each), axis=0))
         else:
             written = np.zeros(len(points.x))
-        return cls(direct, bent, written, _folded(jacobian, at, T, points, move, count))
+        return cls(direct, bent, written, _folded(exchange, at, T))
 
     def largest(self, y: int) -> Vector:
         """Over all scores of a row of class y, (V,)."""
@@ -408,41 +378,29 @@ class _Sizes:
         return np.asarray(np.hypot(features, self.label))
 
 
-def _folded(jacobian: Jacobian, at: _At, T: Vector, points: Points, move: float, count: int) -> Vector:
+def _folded(exchange: Exchange, at: Followed, T: Vector) -> Vector:
     """What a change of a feature does through its folded scale: m_a (W e_a) (x) e_a for every feature a."""
-    folding, (L, p) = jacobian.folding, at.V.shape
+    folding, points, V = exchange.jacobian.folding, exchange.points, np.asarray(host(exchange.jacobian.slopes))
+    L, p = V.shape
     if folding is None:
         return np.zeros(len(points.x))
-    if folding.totals is None or np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
-        )
-    fit = jacobian.fit
+    check_deviations(folding, totals=True)
+    fit = exchange.jacobian.fit
     slopes, means = np.asarray(host(folding.slopes)), np.asarray(host(folding.means))
     d = slopes.size
-    weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight))
-    heavy = 1.0 if weights is None or not folding.weighted else float(weights.max())
+    heavy = heaviest(fit) if folding.weighted else 1.0
     total = float(np.max(np.asarray(host(folding.totals)), initial=1.0))
     centre = 0.0 if fit.centre is None else np.asarray(host(fit.centre))
     spans = np.where(slopes > 0, points.spans, 0.0)
     far = np.abs(points.x[:, :d] - (means - centre)) + spans * (
-        count * heavy / total + 0.5 * bool(points.rest or points.radius)
+        exchange.count * heavy / total + 0.5 * bool(points.rest or points.radius)
     )
     m = heavy * slopes * far
     blocks = T.reshape(T.shape[0], L, p)
     # |T ((W e_a) (x) e_a)|, and what a move of W adds to it
-    held = np.linalg.norm(np.einsum("ild,ld->id", blocks[:, :, :d], at.V[:, :d]), axis=0)
-    by_move = np.array([_norm(blocks[:, :, a]) * _norm(at.root.reshape(-1, L, p)[:, :, a]) for a in range(d)])
-    reads = _norm(at.E[:d][slopes > 0])
-    return np.asarray(reads * np.sqrt(np.sum((m * (held + move * by_move)) ** 2, axis=1)))
-
-
-def _at(jacobian: Jacobian, found: Followed, attributes: Sequence[Attribute]) -> _At:
-    V = np.asarray(host(jacobian.slopes))
-    E = feature_map(jacobian, attributes, V.shape[1])
-    return _At(found.root, V, E, np.asarray(host(jacobian.fit.frame)))
-
-
-def _norm(matrix: Vector) -> float:
-    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
+    held = np.linalg.norm(np.einsum("ild,ld->id", blocks[:, :, :d], V[:, :d]), axis=0)
+    by_move = np.array(
+        [spectral_norm(blocks[:, :, a]) * spectral_norm(at.root.reshape(-1, L, p)[:, :, a]) for a in range(d)]
+    )
+    reads = spectral_norm(exchange.directions[:d][slopes > 0])
+    return np.asarray(reads * np.sqrt(np.sum((m * (held + at.move * by_move)) ** 2, axis=1)))

@@ -11,7 +11,6 @@ Mathematics: 6.3, ``docs/mathematics/any-record.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,10 +21,8 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.bound_quantities import feature_map
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
+from fisherleak.protection.certificates.exchange import Exchange, check_deviations, spectral_norm
 
 ROUNDING = 1e-12
 """Of a variance."""
@@ -83,7 +80,7 @@ class ExchangedScales:
 
 
 @dataclass(frozen=True)
-class ScalesOfSeveral(ExchangedScales):
+class ScalesOfSeveralRows(ExchangedScales):
     """The same for several rows that are exchanged at once, whichever they are: (1, d) each, and bounds (section 6.11).
 
     ``kept`` is the least factor. ``bend`` is what one value bends it by, and ``count`` values come.
@@ -123,12 +120,10 @@ def exchanged_scales(jacobian: Jacobian, count: int = 1) -> ExchangedScales:
     weights = None if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
     if folding is None or fit.l2 == 0:
         one, nothing = (np.full((n if count == 1 else 1, d), value) for value in (1.0, 0.0))
-        return ExchangedScales(one, nothing, nothing) if count == 1 else ScalesOfSeveral(one, nothing, nothing, count)
-    if folding.totals is None or np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
+        return (
+            ExchangedScales(one, nothing, nothing) if count == 1 else ScalesOfSeveralRows(one, nothing, nothing, count)
         )
+    check_deviations(folding, totals=True)
     omega = weights if folding.weighted and weights is not None else np.ones(n)
     part = (omega / omega.sum())[:, None]
     learned = np.asarray(host(folding.slopes)) != 0
@@ -142,7 +137,7 @@ def exchanged_scales(jacobian: Jacobian, count: int = 1) -> ExchangedScales:
         gone = np.sort(part * away**2, axis=0)[-count:].sum(axis=0) / (variance * (1.0 - count * heavy))
         least = np.maximum(1.0 - gone - ROUNDING, 0.0) if count * heavy < 1 else np.zeros((1, d))
         bend = np.where(learned, heavy / variance, 0.0)
-        return ScalesOfSeveral(np.where(learned, least, 1.0).reshape(1, d), bend.reshape(1, d), mean, count)
+        return ScalesOfSeveralRows(np.where(learned, least, 1.0).reshape(1, d), bend.reshape(1, d), mean, count)
     # q, then c and m_i, of v' / v = q + c (x - m_i)^2
     kept = 1.0 - part * away**2 / ((1.0 - part) * variance) - ROUNDING
     return ExchangedScales(
@@ -202,7 +197,7 @@ SAFE = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
-class _Held:
+class _FixedTerms:
     """All that no exchanged row changes."""
 
     penalty: Vector
@@ -225,9 +220,6 @@ class _Held:
     """(n, p)"""
     omega: Vector
 
-    def rows(self, some: slice) -> tuple[Vector, Vector, Vector]:
-        return self.x[some], self.pushed[some], self.omega[some]
-
 
 @dataclass(frozen=True)
 class _Lengths:
@@ -237,39 +229,30 @@ class _Lengths:
     by_penalty: Vector
 
 
-def bound_by_the_penalty(
-    jacobian: Jacobian,
-    scales: ExchangedScales,
-    columns: ColumnRanges,
-    attributes: Sequence[Attribute],
-    label: bool,
-    count: int = 1,
-) -> float:
+def bound_by_the_penalty(exchange: Exchange, scales: ExchangedScales, columns: ColumnRanges) -> float:
     """The largest ||J|| over records within the bounds and labels in place of any row, at noise of scale 1.
 
-    Infinite where a parameter has no penalty, or where the scale of a column rests on one row.
+    Infinite where a parameter has no penalty, or where the scale of a column rests on one row. Of several rows that are
+    exchanged at once, for one of them.
 
     Parameters
     ----------
-    jacobian : Jacobian
+    exchange : Exchange
         Of classes whose shares add up to one.
     scales, columns
         What an exchanged row does to folded scales, and the records within the bounds by columns.
-    attributes, label
-        The values that count.
-    count
-        How many rows are exchanged at once; the bound is for one of them.
     """
+    jacobian = exchange.jacobian
     penalty = np.asarray(host(risk_of_fit(jacobian.fit, jacobian.X, jacobian.y).penalty))
     if not float(penalty.min(initial=math.inf)) > 0 or jacobian.fit.centre is not None:
         return math.inf
-    held = _held(jacobian, penalty[: jacobian.width], attributes, label)
-    if count > 1:
-        return _of_several_rows(held, scales, columns, count)
+    held = _fixed_terms(exchange, penalty[: jacobian.width])
+    if exchange.count > 1:
+        return _of_several_rows(held, scales, columns, exchange.count)
     best, size = 0.0, max(1, MOST_VALUES // max(jacobian.width, 1))
     for start in range(0, len(scales.kept), size):
         some = slice(start, start + size)
-        x, pushed, omega = held.rows(some)
+        x, pushed, omega = held.x[some], held.pushed[some], held.omega[some]
         least = _least(held, scales.rows(some))
         with np.errstate(divide="ignore", invalid="ignore"):
             leaving = pushed * np.linalg.norm(x / np.sqrt(least), axis=1)
@@ -277,7 +260,7 @@ def bound_by_the_penalty(
     return best * SAFE if math.isfinite(best) else math.inf
 
 
-def _of_several_rows(held: _Held, scales: ExchangedScales, columns: ColumnRanges, count: int) -> float:
+def _of_several_rows(held: _FixedTerms, scales: ExchangedScales, columns: ColumnRanges, count: int) -> float:
     """The same where any ``count`` rows are exchanged at once: section 6.11."""
     least = _least(held, scales)
     if not float(least.min()) > 0:
@@ -287,14 +270,15 @@ def _of_several_rows(held: _Held, scales: ExchangedScales, columns: ColumnRanges
     return best * SAFE if math.isfinite(best) else math.inf
 
 
-def _least(held: _Held, scales: ExchangedScales) -> Vector:
+def _least(held: _FixedTerms, scales: ExchangedScales) -> Vector:
     """The least Lambda for each row that leaves: penalties times ``kept``, q of section 6.3."""
     d = scales.kept.shape[1]
     free = np.ones((len(scales.kept), len(held.penalty) - d))
     return np.asarray(held.penalty * np.column_stack([scales.kept, free]))
 
 
-def _held(jacobian: Jacobian, penalty: Vector, attributes: Sequence[Attribute], label: bool) -> _Held:
+def _fixed_terms(exchange: Exchange, penalty: Vector) -> _FixedTerms:
+    jacobian = exchange.jacobian
     fit, L = jacobian.fit, jacobian.outputs
     X, y = np.asarray(host(jacobian.X), dtype=np.float64), np.asarray(host(jacobian.y))
     omega = np.ones(len(y)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
@@ -304,14 +288,14 @@ def _held(jacobian: Jacobian, penalty: Vector, attributes: Sequence[Attribute], 
     inside = x * np.sqrt(omega)[:, None] / np.sqrt(penalty)
     frame = np.asarray(host(fit.frame))
     first, second = np.triu_indices(len(frame), 1)
-    return _Held(
+    return _FixedTerms(
         penalty,
         _view(np.asarray(host(jacobian.metric)), L, penalty),
-        0.5 * _norm(inside) ** 2 * SAFE,
+        0.5 * spectral_norm(inside) ** 2 * SAFE,
         np.asarray(host(jacobian.slopes)),
         frame[first] - frame[second],
-        feature_map(jacobian, attributes, jacobian.width),
-        _norm(np.asarray(host(jacobian.by_label))) if label else 0.0,
+        exchange.directions,
+        spectral_norm(np.asarray(host(jacobian.by_label))) if exchange.label else 0.0,
         np.linalg.norm(r, axis=1),
         x,
         omega,
@@ -328,7 +312,7 @@ def _view(M: Vector, outputs: int, penalty: Vector) -> Vector:
 
 
 def _largest(
-    held: _Held,
+    held: _FixedTerms,
     scales: ExchangedScales,
     columns: ColumnRanges,
     least: Vector,
@@ -356,9 +340,9 @@ def _largest(
         return np.asarray(evenly * length.by_noise + unevenly * length.by_penalty)
 
     # z for r (x) E: |Lambda^-1/2 E| and |u Lambda^-1 E|, at the least Lambda
-    read = np.sqrt(looser) * _norm(held.E / np.sqrt(penalty)[:, None])
-    direct = seen(_Lengths(looser * _norm((u / penalty)[:, None] * held.E), read))
-    folded = _norm(held.E) * seen(_folded(held, scales, columns, lengths, moved, least))
+    read = np.sqrt(looser) * spectral_norm(held.E / np.sqrt(penalty)[:, None])
+    direct = seen(_Lengths(looser * spectral_norm((u / penalty)[:, None] * held.E), read))
+    folded = spectral_norm(held.E) * seen(_folded(held, scales, columns, lengths, moved, least))
     away, best = seen(far), 0.0
     for r, bent in _derivatives(held, moved * read):
         # |r| and ||A W E|| times their lengths, |a (x) x| = |a| |x|; the label's part stands beside them
@@ -367,7 +351,7 @@ def _largest(
     return best
 
 
-def _farthest(held: _Held, scales: ExchangedScales, columns: ColumnRanges, least: Vector) -> _Lengths:
+def _farthest(held: _FixedTerms, scales: ExchangedScales, columns: ColumnRanges, least: Vector) -> _Lengths:
     """Of x, with its 1."""
     d = scales.kept.shape[1]
     penalty, u = held.penalty[:d], held.u[:d]
@@ -385,7 +369,7 @@ def _farthest(held: _Held, scales: ExchangedScales, columns: ColumnRanges, least
 
 
 def _folded(
-    held: _Held, scales: ExchangedScales, columns: ColumnRanges, lengths: Vector, moved: Vector, least: Vector
+    held: _FixedTerms, scales: ExchangedScales, columns: ColumnRanges, lengths: Vector, moved: Vector, least: Vector
 ) -> _Lengths:
     """Of diag(m) W e_j for the worst column j: m is the penalty's derivative by the value."""
     d = scales.kept.shape[1]
@@ -398,12 +382,12 @@ def _folded(
     return _Lengths(by_noise, np.max(np.sqrt(penalty) * once * coefficients, axis=1, initial=0.0))
 
 
-def _derivatives(held: _Held, moved: Vector) -> list[tuple[float, Vector]]:
+def _derivatives(held: _FixedTerms, moved: Vector) -> list[tuple[float, Vector]]:
     """Bounds of |r| and of ||A W E||, (n,), that hold together, for every interval of the own class's share."""
     slope, whole = 0.0, 0.0
     if held.E.size:
         slope = float(np.linalg.norm(held.pairs @ held.W @ held.E, axis=1).max())
-        whole = _norm(held.W @ held.E)
+        whole = spectral_norm(held.W @ held.E)
     K = 0.5 * (1.0 + math.sqrt(1.0 + 8.0 * len(held.pairs)))
     ends, other = np.linspace(0.0, 1.0, SHARES + 1), 1.0 / (K - 1.0)
     top = other / (1.0 + other)  # where 1 - s^2 - (1 - s)^2 / (K - 1) is largest
@@ -416,7 +400,3 @@ def _derivatives(held: _Held, moved: Vector) -> list[tuple[float, Vector]]:
         bent = np.minimum(products * math.sqrt(2.0) * (slope + math.sqrt(2.0) * moved), 0.5 * (whole + moved))
         found.append((math.sqrt(2.0) * (1.0 - low), bent))
     return found
-
-
-def _norm(matrix: Vector) -> float:
-    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

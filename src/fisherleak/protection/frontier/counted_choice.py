@@ -44,11 +44,13 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.models.preprocessed import prepare
 from fisherleak.models.steps.scalers import neutral
-from fisherleak.protection.certificates.bound_quantities import Points, feature_map, points_of, quantities_of
+from fisherleak.protection.calibrate.limit_terms import inverse_root
+from fisherleak.protection.certificates.bound_quantities import quantities_of
 from fisherleak.protection.certificates.certificate import Bound, bound, drift_of, known_traits
-from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_records, with_gaps_filled
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_in, with_gaps_filled
+from fisherleak.protection.certificates.exchange import Exchange, points_of
+from fisherleak.protection.certificates.published_scale import STEP, drawn_offset, up_to_grid
 from fisherleak.protection.frontier.frontier_candidates import Candidate, FrontierPoint, Scorer, Task
-from fisherleak.protection.noise_scale_grid import STEP, drawn_offset, up_to_grid
 
 PART = 8.0
 """Of the label's range: where the slope of the squared loss is cut."""
@@ -142,6 +144,11 @@ class View:
         """The Jacobian of L theta for a matrix L of shape (k, p)."""
         return replace(self.jacobian, B=L @ np.asarray(host(self.jacobian.fit.factor.inverse())))
 
+    def exchange(self, allowed: AllowedRecords) -> Exchange:
+        """Any record within the bounds in place of a row that the model was fitted on."""
+        points = points_of(self.jacobian, allowed)
+        return Exchange(self.jacobian, self.attributes, self.label, allowed, points)
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -181,17 +188,17 @@ def reach_of_present(gradients: Sequence[Vector], groups: NDArray[np.int64] | No
 
 def reach_of_any_record(views: Sequence[View], score: BoundedScore, allowed: AllowedRecords) -> float:
     """The same at most, for any record within the bounds in place of a row, where no row is held out and trained on."""
-    points = points_of(views[0].jacobian, allowed)
-    held = _any_held_out_row(views, score, points, allowed.labels)
-    single = sorted(_any_training_row(view, score, points, allowed.labels) for view in views)
+    held = _any_held_out_row(views, score, allowed)
+    single = sorted(_any_training_row(view, score, view.exchange(allowed)) for view in views)
     # half of |g_k^T J - g_j^T J'|, at most half the sum of the two largest
     trained = 0.5 * sum(single[-2:])
     return max(held, trained)
 
 
-def _any_held_out_row(views: Sequence[View], score: BoundedScore, points: Points, labels: Vector) -> float:
+def _any_held_out_row(views: Sequence[View], score: BoundedScore, allowed: AllowedRecords) -> float:
     """Half the largest difference over pairs of models, and of each beside a score that nothing moves."""
-    u = [feature_map(v.jacobian, v.attributes, len(v.theta)).T @ v.theta for v in views]
+    points, labels = points_of(views[0].jacobian, allowed), allowed.labels
+    u = [view.exchange(allowed).directions.T @ view.theta for view in views]
     counted, largest = float(views[0].label), 0.0
     for labels_at in [labels] if score.loss.quadratic else [np.array([y]) for y in labels]:
         low, high, by_label, by_both = _slopes(score, labels_at)
@@ -227,33 +234,32 @@ def _corners(low: float, high: float, closest: float) -> list[tuple[float, float
     return found + [(s, r) for r, s in found]
 
 
-def _any_training_row(view: View, score: BoundedScore, points: Points, labels: Vector) -> float:
+def _any_training_row(view: View, score: BoundedScore, exchange: Exchange) -> float:
     """|g.J| at most, in the model refitted with the row."""
-    fit = view.jacobian.fit
-    scale, core = np.asarray(host(fit.factor.scale)), np.asarray(host(fit.factor.core))
-    root = np.linalg.cholesky(core).T * scale[None, :]  # B^1/2
-    along = view.seen_along(view.direction(score)[None, :])
-    q, _, omega = quantities_of(along, points, view.attributes)
-    drift = None if fit.loss.quadratic else drift_of(along, q)
+    root = inverse_root(view.jacobian.fit)  # B^1/2
+    along = replace(exchange, jacobian=view.seen_along(view.direction(score)[None, :]))
+    q, _ = quantities_of(along)
+    drift = None if view.jacobian.fit.loss.quadratic else drift_of(along.jacobian, q)
 
     def most(seen: Jacobian) -> Bound:
-        return bound(quantities_of(seen, points, view.attributes)[0], fit.loss, labels, omega, view.label, drift)
+        other = replace(exchange, jacobian=seen)
+        return bound(other, quantities_of(other)[0], drift)
 
-    first = bound(q, fit.loss, labels, omega, view.label, drift)
+    first = bound(along, q, drift)
     move = first.extent.move
     if not (math.isfinite(first.value) and math.isfinite(move)):
         return math.inf
     # section 7.5, "Any training row": |g_k^T J|, then |A^1/2 delta| ||A^1/2 J|| for the move of g_k, then rows that
     # cross the cut, their slopes times ||H^1/2 J||; ``bent`` is A^1/2
     bent, crossed = _turned(view, score, view.x @ root.T, move)
-    turned = _farthest(view, bent, root, points, labels, move) * most(view.seen_along(bent)).value
+    turned = _farthest(view, bent, root, exchange, move) * most(view.seen_along(bent)).value
     found = first.value + turned
     if crossed > 0:
         found += crossed * most(replace(view.jacobian, B=root)).value  # H^1/2 theta
     return found if math.isfinite(found) else math.inf
 
 
-def _farthest(view: View, L: Vector, root: Vector, points: Points, labels: Vector, move: float) -> float:
+def _farthest(view: View, L: Vector, root: Vector, exchange: Exchange, move: float) -> float:
     r"""|L (w' - w)| at most, for moves of at most ``move`` in the metric of H.
 
     For the squared loss without folded scales the move is exactly that by the row that leaves, B x_i r_i / (1 - h_i), and that
@@ -261,19 +267,19 @@ def _farthest(view: View, L: Vector, root: Vector, points: Points, labels: Vecto
     """
     # |L delta| <= ||L B^1/2|| |H^1/2 delta|
     whole = float(np.linalg.norm(L @ root.T, 2)) * move
-    q, present, omega = quantities_of(view.seen_along(L), points, view.attributes)
+    q, present = quantities_of(replace(exchange, jacobian=view.seen_along(L)))
     if not view.jacobian.fit.loss.quadratic or q.stretch > 0 or not q.leverage < 1:
         return whole
     left = 1.0 - present.omega * present.a * present.h
     push = present.omega * present.r / left
     leaving, far = float(np.max(push * present.lb)), float(np.max(push * np.sqrt(present.h)))
-    size = np.max([np.abs(ends - y) for ends in (q.z_low, q.z_high) for y in labels], axis=0) + q.root * far
+    size = np.max([np.abs(ends - y) for ends in (q.z_low, q.z_high) for y in exchange.labels], axis=0) + q.root * far
     long = q.p + q.c1 * q.root
     # a product of two lengths is at most half the sum of their squares, t and 1/t of each, which is convex in the row
     if not (float(long.max()) > 0 and float(size.max()) > 0):
         return min(whole, leaving)
     t = float(size.max()) / float(long.max())
-    return min(whole, leaving + 0.5 * omega * float(np.max(t * long**2 + size**2 / t)))
+    return min(whole, leaving + 0.5 * q.omega * float(np.max(t * long**2 + size**2 / t)))
 
 
 def _turned(view: View, score: BoundedScore, x: Vector, move: float) -> tuple[Vector, float]:
@@ -511,8 +517,7 @@ def _public_rows(
     if task.over != ANY_RECORD:
         return None, views
     bounds = candidates[0].task.bounds
-    inner = measurement(with_gaps_filled(candidates[0].fitted.measured, bounds))
-    return allowed_records(inner.information.jacobians[0], inner.table, bounds), views
+    return allowed_in(with_gaps_filled(candidates[0].fitted.measured, bounds), bounds), views
 
 
 def _view(candidate: Candidate, scorer: Scorer) -> View:

@@ -34,8 +34,8 @@ from fisherleak.protection.frontier.frontier_candidates import (
     release_by_rule,
     release_candidate,
 )
+from fisherleak.protection.release.model_bounds import public_fills
 from fisherleak.protection.release.procedure import warn_of_seed
-from fisherleak.protection.release.public_fills import public_fills
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -28,16 +28,17 @@ from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_levels
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibrate.shapes import SHAPES
-from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_records, with_gaps_filled
+from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_in, with_gaps_filled
+from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.protection.irfil.irfil import IRFIL
-from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.protection.release.model_numbers import released_by_rule, with_l2
 from fisherleak.protection.release.procedure import (
     HELD_OUT_LOSS,
     MadeRelease,
     ReleaseRequest,
     draw_parameters,
     make_release,
+    released_by_rule,
+    with_l2,
 )
 from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
 
@@ -121,10 +122,6 @@ class Task:
     def as_given(self) -> Task:
         """The same with the estimator as it was given."""
         return self if self.given is None else replace(self, estimator=self.given)
-
-    @property
-    def counted(self) -> str:
-        return "preprocessing" if self.public == "preprocessing" else "nothing"
 
     @property
     def declared(self) -> str:
@@ -236,7 +233,7 @@ def bounded_as(whole: Task, part: Task) -> Task:
         return part
     leak = with_gaps_filled(polished(whole.as_given, 1.0, None).measured, whole.bounds)
     jacobian = measurement(leak).information.jacobians[0]
-    known = allowed_records(jacobian, measurement(leak).table, whole.bounds).bounds
+    known = allowed_in(leak, whole.bounds).bounds
     named = [LABEL, *(attribute.name for attribute in jacobian.attributes)]
     ends = {name: (known[name]["low"], known[name]["high"]) for name in named if "low" in known.get(name, {})}
     ranges = {name: (low, high) for name, (low, high) in ends.items() if low < high}  # a column of one value has none

@@ -48,8 +48,8 @@ from fisherleak.protection.frontier.frontier_candidates import (
     release_by_rule,
     with_public_penalties,
 )
+from fisherleak.protection.release.model_bounds import with_public_fills
 from fisherleak.protection.release.procedure import warn_of_seed
-from fisherleak.protection.release.public_fills import with_public_fills
 from fisherleak.protection.release.release import check_public
 
 Rows = NDArray[np.int64]
@@ -63,7 +63,7 @@ FEWEST_ROWS = 20
 """Below this none are held out."""
 
 
-def asked_task(
+def protect_arguments(
     estimator: Estimator,
     X: TableLike,
     y: VectorLike,
@@ -343,7 +343,9 @@ def protect(
     """
     over = read_over(over, SHAPES_OVER)
     groups = people_in_rows(groups, person, rows_per_person, over)
-    asked = asked_task(estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state)
+    asked = protect_arguments(
+        estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state
+    )
     points: list[FrontierPoint] = []
     refused: list[str] = []
     plainly: list[Candidate] = []
@@ -501,7 +503,7 @@ class Protected(Wrapper):
         options = {name: getattr(self, name) for name in OPTIONS} | {"over": read_over(self.over, SHAPES_OVER)}
         rng = None if self.random_state is None else generator(self.random_state)
         self.promise_: Json | None
-        task = with_public_penalties(asked_task(*asked, **options, groups=None))
+        task = with_public_penalties(protect_arguments(*asked, **options, groups=None))
         if self.counted and task.by_rule:
             warn_of_seed(self.random_state)
             return self._by_rule(task, rng)

@@ -72,7 +72,7 @@ class EndToEndEtas:
     before: float
 
 
-def evened(procedure: Procedure) -> tuple[EndToEndEtas, Sequence[Round | EvenRound]]:
+def with_even_weights(procedure: Procedure) -> tuple[EndToEndEtas, Sequence[Round | EvenRound]]:
     """The rounds with even weights, and their etas; those with the paper's where these spread less."""
     papers = _papers(procedure)
     before = np.inf if papers is None else _spread(papers[0])
@@ -237,7 +237,7 @@ class IRFIL(Wrapper):
         targets = self._targets(table, y, groups, hasattr(final_estimator(first), "classes_"), features)
         points: Iterator[Balance]
         if self.account == ACCOUNTS[1]:
-            self.end_to_end_, rounds = evened(self._procedure(prepared, table, y, start))
+            self.end_to_end_, rounds = with_even_weights(self._procedure(prepared, table, y, start))
             points = (Balance(at.weights, at.eta, at.theta) for at in rounds)
         else:
             weights = _first_weights(start, features)

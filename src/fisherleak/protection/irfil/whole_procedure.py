@@ -21,8 +21,7 @@ from fisherleak.engine.losses import Loss
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms.tied_cells import added_onto, nearness, ties
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.calibrate.etas_with_noise_counted import value_moves
-from fisherleak.protection.calibrate.limit_terms import raw_map
+from fisherleak.protection.calibrate.limit_terms import raw_map, value_moves
 from fisherleak.protection.irfil.irfil_iteration import SMALLEST_PART
 
 STEP = 1e-5

@@ -191,7 +191,7 @@ def eta_of_choice(choice: Any) -> float:
     return told
 
 
-def told_by_choices(
+def disclosed_by_choices(
     entries: Sequence[Json],
     known: KnownRows,
     n: int,

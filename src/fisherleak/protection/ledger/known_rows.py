@@ -76,19 +76,19 @@ class Rows:
         return self._written[name, loosely]
 
 
-def numbers_of(y: Any, n: int) -> tuple[Vector, bool]:
-    """Labels as numbers, and whether they are two classes; text is 0 and 1 in its order."""
+def numbers_of(y: Any, n: int) -> Vector:
+    """Labels as numbers; text of two classes is 0 and 1 in its order."""
     values = np.asarray(host(y) if hasattr(y, "detach") else y)
     if values.shape != (n,):
         raise InvalidInputError(f"y must have one value for each of the {n} rows of X; got shape {values.shape}.")
     kinds = np.unique(values.astype(str) if values.dtype == object else values)
     if values.dtype.kind in "fiu":
-        return values.astype(np.float64), kinds.size == 2
+        return values.astype(np.float64)
     if kinds.size != 2:
         raise InvalidInputError(
             f"y must be numbers or two classes; got {kinds.size} different values that are no numbers."
         )
-    return (values.astype(str) == kinds[1].astype(str)).astype(np.float64), True
+    return np.asarray(values.astype(str) == kinds[1].astype(str), dtype=np.float64)
 
 
 def id_digests(key: bytes, ids: Sequence[Any]) -> tuple[str, ...]:

@@ -48,7 +48,6 @@ from fisherleak.protection.ledger.known_rows import KnownRows, Rows, id_digests,
 from fisherleak.protection.ledger.ledger_entries import check_one_target, entry_of, recordable
 from fisherleak.protection.ledger.ledger_file import (
     check_open,
-    count_of,
     entries_of,
     held,
     key_of,
@@ -56,6 +55,7 @@ from fisherleak.protection.ledger.ledger_file import (
     new_content,
     now,
     read_content,
+    records_of,
     write_content,
 )
 from fisherleak.protection.ledger.spent_on_rows import (
@@ -70,7 +70,6 @@ from fisherleak.protection.ledger.spent_on_rows import (
     largest_people,
     names_of_unread,
     person_columns,
-    records_of,
     whose_in,
 )
 
@@ -127,11 +126,11 @@ def record_release(
         entry["other_ids"] = {own: sorted(names) for own, names in zip(rows.ids, known.other_ids, strict=True) if names}
         content["entries"].append(entry)
         write_content(path, content)
-    return count_of(content)
+    return len(records_of(content))
 
 
 def mark_release(path: Path, number: int, file_digest: str) -> Json:
-    """Tie the file of a release to its number and its entry, here and in what goes on its card."""
+    """Tie the file of a recorded release to its number and its entry; what its card says of that."""
     with held(path):
         content = read_content(path)
         place = number - len(content["carried"]) - 1

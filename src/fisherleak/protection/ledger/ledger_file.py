@@ -387,9 +387,9 @@ def check_open(path: Path, content: Mapping[str, Any]) -> None:
         )
 
 
-def count_of(content: Mapping[str, Any]) -> int:
-    """How many releases were recorded, those that were carried over among them."""
-    return len(content["carried"]) + len(content["entries"])
+def records_of(content: Mapping[str, Any]) -> list[Json]:
+    """All releases, in order: those that were carried over, and those of this ledger."""
+    return [*content["carried"], *content["entries"]]
 
 
 def key_of(content: Mapping[str, Any]) -> bytes:

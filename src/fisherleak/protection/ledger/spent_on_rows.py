@@ -28,10 +28,10 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table
 from fisherleak.protection.ledger.carried_totals import (
+    disclosed_by_choices,
     largest_units,
     squares_beside,
     squares_by_names,
-    told_by_choices,
     total_squares,
 )
 from fisherleak.protection.ledger.known_rows import (
@@ -45,7 +45,7 @@ from fisherleak.protection.ledger.known_rows import (
     used_by,
 )
 from fisherleak.protection.ledger.ledger_entries import aligned_attributes, release_from
-from fisherleak.protection.ledger.ledger_file import count_of, key_of, read_content
+from fisherleak.protection.ledger.ledger_file import key_of, read_content, records_of
 
 Whose = Callable[[str], tuple[Sequence[Any], Sequence[Any]] | None]
 """Whose the rows of a table are, read ones and others, by a column of it; None where the table lacks the column."""
@@ -109,13 +109,12 @@ def held_against(
 ) -> SpentOnRows:
     """The ledger compared with the rows of a table; ``cells`` and ``target`` as in :class:`Rows`."""
     content = read_content(path)
-    if not count_of(content):
+    if not records_of(content):
         raise InvalidInputError(f"'{path}' records no release yet: nothing has been spent.")
     table = as_table(X)
     if table.lazy:
         raise InvalidInputError("X must be in memory for a ledger; it is a Dask array. Pass X.compute().")
-    numbers, _ = numbers_of(y, table.n)
-    rows = Rows(table, numbers, id_digests(key_of(content), ids_of_rows(table, ids)), cells, target)
+    rows = Rows(table, numbers_of(y, table.n), id_digests(key_of(content), ids_of_rows(table, ids)), cells, target)
     missing = _missing(content["entries"], rows)
     if missing:
         raise InvalidInputError(f"X lacks column '{missing[0][1]}', which a recorded release used.")
@@ -199,7 +198,7 @@ class SpentOnRows:
         if not entries:
             return np.sqrt(beside)
         total = self.composed()
-        told = told_by_choices(
+        told = disclosed_by_choices(
             entries, self.known, self.rows.n, measurement(total).notes, units, len(self.content["carried"]) + 1
         )
         own = np.asarray(host(in_units(total, units).per_example())) * (1.0 + measurement(total).information.error)
@@ -243,11 +242,6 @@ class SpentOnRows:
     def left(self) -> int:
         """How many recorded rows are not in the table, under their id or another: their record stays."""
         return len(self._gone)
-
-
-def records_of(content: Json) -> list[Json]:
-    """All releases, in order: those that were carried over, and those of this ledger."""
-    return [*content["carried"], *content["entries"]]
 
 
 def _missing(entries: Sequence[Json], rows: Rows) -> list[tuple[int, str]]:

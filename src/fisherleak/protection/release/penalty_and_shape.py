@@ -10,19 +10,6 @@ from fisherleak._support.numbers import number
 from fisherleak.engine.noise.calibration_record import HESSIAN
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
 
-__all__ = [
-    "DEVIATIONS",
-    "DEVIATIONS_IN_A_UNIT",
-    "NOT_GIVEN",
-    "NO_SHAPE",
-    "PENALTIES",
-    "PublicNumbers",
-    "PublicPenalty",
-    "PublicShape",
-    "shrinkage_cost",
-    "taken_to_vary",
-]
-
 NOT_GIVEN = "No penalty was given."
 """How the sentence on it begins."""
 DEVIATIONS = "A column with declared bounds is taken to vary by a twelfth of their width."

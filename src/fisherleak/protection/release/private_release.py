@@ -19,9 +19,8 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD, read_over
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.models.wrapper import Wrapper, fit_weighted, one_target
-from fisherleak.protection.release.model_numbers import released_by_rule
-from fisherleak.protection.release.procedure import ReleaseRequest, make_release, warn_of_seed
-from fisherleak.protection.release.public_fills import public_fills, with_public_fills
+from fisherleak.protection.release.model_bounds import public_fills, with_public_fills
+from fisherleak.protection.release.procedure import ReleaseRequest, make_release, released_by_rule, warn_of_seed
 from fisherleak.protection.release.release import (
     FittedModel,
     check_public,
@@ -29,8 +28,6 @@ from fisherleak.protection.release.release import (
     counted_levels,
     measured_model,
 )
-
-__all__ = ["PrivateRelease", "ReleaseReport"]
 
 Vector = NDArray[np.float64]
 OVER = (ANY_RECORD, "max", "mean", "dataset")

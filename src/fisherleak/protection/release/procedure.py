@@ -20,33 +20,26 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from fisherleak._support.namespaces import Seed
+from fisherleak._support.namespaces import Estimator, Seed
+from fisherleak._support.numbers import two_digits
 from fisherleak._support.progress import stage
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import released
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of
 from fisherleak.errors import InvalidInputError, SeededReleaseWarning
+from fisherleak.models import final_estimator
+from fisherleak.models.estimators import has_penalty, set_l2
 from fisherleak.protection.calibrate.calibration import publishable, remembering
-
-__all__ = [
-    "AS_GIVEN",
-    "HELD_OUT_LOSS",
-    "PUBLIC_NUMBERS",
-    "STRATEGIES",
-    "Fitted",
-    "MadeRelease",
-    "NoiseFrame",
-    "PlannedRelease",
-    "ReleaseRequest",
-    "Strategy",
-    "draw_parameters",
-    "make_release",
-    "planned_release",
-    "warn_of_seed",
-]
+from fisherleak.protection.release.penalty_and_shape import PublicPenalty
 
 Vector = NDArray[np.float64]
+
+USELESS = (
+    "This release is predicted to be no better than the baseline, from rows, parameters, bounds and limit alone: the noise is "
+    "as large as what the model would learn. Use a larger eta, declare narrower bounds, or get more rows."
+)
 
 
 @dataclass(frozen=True)
@@ -230,6 +223,34 @@ def make_release(
     noisy = draw_parameters(fitted, noise, request.random_state)
     decided = tuple(each for each in (tried.penalty, tried.chosen) if each is not None)
     return MadeRelease(fitted, noise, tried.shape, noisy, fitted.built(noisy, noise), decided, recorded)
+
+
+def released_by_rule(
+    estimator: Estimator, fit: Callable[[Any], Any], request: ReleaseRequest, stacklevel: int = 4
+) -> MadeRelease:
+    """A model of scikit-learn whose penalty and covariance public numbers decide, as for a table (``penalty_and_shape``).
+
+    ``fit`` fits and measures an unfitted copy of the estimator. One without a penalty that can be set keeps what it has.
+    """
+    settable = has_penalty(final_estimator(estimator))
+    request = replace(request, strategy=PUBLIC_NUMBERS.name, penalty_given=not settable)
+    read = fit(clone(estimator))
+    rows, unit = two_digits(read.measured.n), read.unit_of_penalty(request)
+
+    def fitted(penalty: PublicPenalty | None) -> Any:
+        return read if penalty is None else fit(with_l2(estimator, penalty.l2 * unit, rows))
+
+    made = make_release(fitted, request, read=read, stacklevel=stacklevel)
+    if made.fitted.is_useless(request, made.noise, made.shape):
+        warnings.warn(USELESS, stacklevel=stacklevel)
+    return made
+
+
+def with_l2(estimator: Estimator, l2: float, rows: int) -> Any:
+    """An unfitted copy with a penalty of l2 for each of so many rows."""
+    model = clone(estimator)
+    set_l2(final_estimator(model), l2, rows)
+    return model
 
 
 @dataclass(frozen=True)

@@ -43,20 +43,9 @@ from fisherleak.models.steps.scalers import (
 from fisherleak.models.steps.transformers import check_steps
 from fisherleak.protection.calibrate.calibration import calibrate
 from fisherleak.protection.certificates.declared_bounds import checked_bounds
-from fisherleak.protection.release.model_numbers import model_numbers, unit_of_penalty
+from fisherleak.protection.release.model_bounds import check_clipped, clip_fills, model_numbers, unit_of_penalty
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import NoiseFrame, ReleaseRequest, make_release, warn_of_seed
-from fisherleak.protection.release.public_fills import check_clipped, clip_fills
-
-__all__ = [
-    "FittedModel",
-    "Released",
-    "check_public",
-    "check_releasable",
-    "counted_levels",
-    "measured_model",
-    "release",
-]
 
 Vector = NDArray[np.float64]
 

@@ -29,7 +29,7 @@ from fisherleak.engine.noise import grid_of
 from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES
 from fisherleak.errors import DataError, FisherleakError
 from fisherleak.protection.calibrate.shapes import ISOTROPIC
-from fisherleak.protection.noise_scale_grid import nearest_on_grid, seven_digits
+from fisherleak.protection.certificates.published_scale import nearest_on_grid, seven_digits
 from fisherleak.protection.release.penalty_and_shape import PublicPenalty, PublicShape
 from fisherleak.releasing.cards.card_fields import CARD, check_fields
 from fisherleak.releasing.cards.cards import (
@@ -47,7 +47,7 @@ from fisherleak.releasing.cards.cards import (
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.names_on_cards import wrong_setting
 from fisherleak.releasing.files.earlier_files import in_first_words, said_before
-from fisherleak.releasing.noise.least_deviation import least_deviation
+from fisherleak.releasing.least_deviation import least_deviation
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card

@@ -17,7 +17,7 @@ from fisherleak.engine.noise import NOISES
 from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES
 from fisherleak.errors import DataError
 from fisherleak.protection.calibrate.shapes import OWN, SHAPES
-from fisherleak.protection.noise_scale_grid import STEP
+from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.tables.design.features import MOST_FEATURES
 from fisherleak.training.model_kinds import KINDS
 from fisherleak.training.trained_model import COUNTED, PUBLIC

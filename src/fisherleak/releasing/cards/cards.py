@@ -18,11 +18,10 @@ from fisherleak._support.level_types import plain_level
 from fisherleak._support.namespaces import Json
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.noise import Noise, grid_of
-from fisherleak.engine.noise.calibration_record import IN_FILES, calibration_of
-from fisherleak.protection.calibrate.shapes import ISOTROPIC
-from fisherleak.protection.noise_scale_grid import seven_digits
+from fisherleak.engine.noise.calibration_record import HESSIAN, IN_FILES, calibration_of
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
+from fisherleak.protection.certificates.published_scale import seven_digits
 from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
-from fisherleak.releasing.noise.shaping import shape_words
 from fisherleak.tables import Feature
 from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.training.model_kinds import KINDS, kind_of
@@ -240,7 +239,7 @@ def sentences_of(card: Json) -> list[str]:
     ]
     shape = card["shape"]
     if shape["name"] != ISOTROPIC:
-        sentences.insert(7, shape_words(shape["name"], shape["from"], counted=told is not None and told.counted))
+        sentences.insert(7, _shape_words(shape["name"], shape["from"], counted=told is not None and told.counted))
     if card["settings"]["intercept_l2"]:
         sentences.append(HELD)
     if people:
@@ -249,6 +248,29 @@ def sentences_of(card: Json) -> list[str]:
             "person has."
         )
     return [*sentences, *_level_words(card["columns"]), *_weight_words(card["balanced"], people, limited)]
+
+
+def _shape_words(shape: str, source: str | None, counted: bool) -> str:
+    """What a model card says of the covariance."""
+    words = {HESSIAN: "the inverse Hessian", LEAST_LOSS: "least loss"}
+    if shape == ISOTROPIC:
+        return "The noise is the same on all of these."
+    if source is not None:
+        return f"The noise has the covariance of {words[shape]} for the rows of {source}, which are taken as public."
+    if counted:
+        whom = (
+            " by the table's rows, for any record within the bounds"
+            if shape == LEAST_LOSS
+            else " for the table's own rows"
+        )
+        return (
+            f"The noise has the covariance of {words[shape]}{whom}, which is not published. What the covariance reveals "
+            "by itself is counted: the limit is on both together."
+        )
+    return (
+        f"The noise has the covariance of {words[shape]} for the table's own rows, which is not published; what it reveals by "
+        "itself is not counted."
+    )
 
 
 def _level_words(columns: Sequence[Json]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD, FOR_ANYONE
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
 from fisherleak.protection.calibrate.shapes import OWN
+from fisherleak.protection.ledger.ledger import mark_release
 from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, make_release, warn_of_seed
+from fisherleak.releasing.any_record_noise import shape_of_card
 from fisherleak.releasing.cards.card_fields import (
     CARD,
     EARLIER,
@@ -52,9 +54,8 @@ from fisherleak.releasing.cards.signatures import (
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.rebuilt_files import check_size
 from fisherleak.releasing.files.verification import whole_model
-from fisherleak.releasing.ledgers import mark, marked_part, spend
-from fisherleak.releasing.noise.any_record_noise import shape_of_card
-from fisherleak.releasing.noise.shaping import own_rows_shape
+from fisherleak.releasing.ledgers import marked_part, spend
+from fisherleak.releasing.shaping import own_rows_shape
 from fisherleak.releasing.table_model import checked_request, limited_columns, named_shape, read_for_release
 from fisherleak.tables import Design, RawTable, Room
 from fisherleak.tables.read.written_cells import written_cells
@@ -100,16 +101,7 @@ class SavedModel:
 
     @property
     def settings(self) -> Settings:
-        known = {item.name for item in fields(Settings)}
-        given: dict[str, Any] = {key: v for key, v in self.card["settings"].items() if key in known}
-        given.setdefault("missing", "drop")  # as cards were before they said so
-        given.update({key: _tuples(value) for key, value in given.items() if isinstance(value, list)})
-        return Settings(**given)
-
-
-def _tuples(value: Any) -> Any:
-    """Lists of JSON, inside one another, as settings have them."""
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+        return Settings.from_record(self.card["settings"])
 
 
 def save_model(
@@ -229,7 +221,9 @@ def save_model(
     def card(digest: str) -> Json:
         told = card_of(trained, on_card, made.noise, request.eta, request.attributes, digest, shaped, words)
         marked = (
-            None if ledger is None or made.recorded is None else mark(ledger, made.recorded, marked_part(told, digest))
+            None
+            if ledger is None or made.recorded is None
+            else mark_release(ledger, made.recorded, marked_part(told, digest))
         )
         return sealed(told if marked is None else told | {"ledger": marked}, key)
 

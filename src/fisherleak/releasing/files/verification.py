@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.atomic import NO_MODEL, refuse_missing
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
+from fisherleak.releasing.any_record_noise import declared_ends
 from fisherleak.releasing.cards.card_checks import check_card, computed_before
 from fisherleak.releasing.cards.card_fields import CARD, EARLIER
 from fisherleak.releasing.cards.names_on_cards import DECLARATIONS
@@ -28,8 +29,7 @@ from fisherleak.releasing.cards.signatures import (
 from fisherleak.releasing.files.earlier_files import free_digits
 from fisherleak.releasing.files.rebuilt_files import check_rebuilt, check_size
 from fisherleak.releasing.ledgers import recorded_on
-from fisherleak.releasing.noise.any_record_noise import declared_ends
-from fisherleak.releasing.noise.shaping import covariance_words
+from fisherleak.releasing.shaping import covariance_words
 
 WHOLE = (
     "The file follows from its model card and parameters, and the model card has the fields of a model card. Nothing else "

@@ -135,10 +135,8 @@ class Survey:
             return {mark: dict((Counter(mine[mark]) + Counter(its[mark])).most_common(FOLLOWED)) for mark in DECIMALS}
 
         first = {mark: (self.first[mark] + other.first[mark])[:MOST_NAMED] for mark in DECIMALS}
-        forms, marks = (
-            dict(Counter(a) + Counter(b)) for a, b in ((self.forms, other.forms), (self.marks, other.marks))
-        )
-        return Survey(forms, marks, both("values"), both("others"), first)
+        forms, marks = Counter(self.forms) + Counter(other.forms), Counter(self.marks) + Counter(other.marks)
+        return Survey(dict(forms), dict(marks), both("values"), both("others"), first)
 
     def numbers(self, mark: str) -> int:
         """How many cells are numbers with a decimal mark."""

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import fisherleak as fl
 from fisherleak.models.steps import imputers
 from fisherleak.models.steps.imputers import CentreImputer
-from fisherleak.protection.release.public_fills import with_public_fills
+from fisherleak.protection.release.model_bounds import with_public_fills
 from fisherleak.tables.design import gaps
 
 RNG = np.random.default_rng(9)

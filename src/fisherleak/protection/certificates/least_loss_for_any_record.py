@@ -11,7 +11,7 @@ Mathematics: 6.8, ``docs/mathematics/any-record.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,13 @@ import numpy as np
 
 from fisherleak._support.arrays import host, like, namespace
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Gaussian
-from fisherleak.protection.certificates.bound_quantities import Points, Quantities, feature_map, value_map
+from fisherleak.protection.calibrate.limit_terms import inverse_root
+from fisherleak.protection.certificates.bound_quantities import Quantities
 from fisherleak.protection.certificates.certificate import two_ranks
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
+from fisherleak.protection.certificates.exchange import Exchange, Points, spectral_norm, value_map, weighted_rows
 
 MOST_EXACT, BLOCK = 1024, 64
 """Corners whose norm is computed as it is, so many at a time; the others' is bounded in closed form."""
@@ -33,44 +33,26 @@ LEAST_DAMPED = 0.28
 """Above (2v - 1) sqrt(1 - v) for all v: what is left along b where it changes sign."""
 
 
-def bound_in_own_metric(
-    jacobian: Jacobian,
-    q: Quantities,
-    points: Points,
-    attributes: Sequence[Attribute],
-    labels: Vector,
-    omega: float,
-    label: bool,
-) -> float:
+def bound_in_own_metric(exchange: Exchange, q: Quantities) -> float:
     """The largest root of the first term at noise of scale 1; infinite where nothing can be certified.
 
-    Parameters
-    ----------
-    jacobian : Jacobian
-        Of the squared loss, under noise of the own shape at scale 1.
-    q, points, attributes, omega
-        What ``quantities_of`` tells of it, with the largest weight.
-    labels : array
-        The ends of the label's range.
-    label : bool
-        Whether the label counts.
+    ``exchange`` is in the squared loss under noise of the own shape at scale 1, and ``q`` are its quantities.
     """
     grown = left_over(q)
     if not math.isfinite(grown):
         return math.inf
-    leaving = moved_before(q, labels, omega)
-    farthest = float(q.root.max())
+    omega, leaving, farthest = q.omega, moved_before(exchange, q), float(q.root.max())
     # section 6.8: ||b [u^T, -1] + r F|| at the present parameters; u and r move with the row that leaves, each by at
     # most ``leaving`` times a length, and A^-1 <= ``grown`` B
-    direct = largest_direct(jacobian, q, points, attributes, labels, label, 2.0 * leaving * q.whole_e * q.root)
+    direct = largest_direct(exchange, q, 2.0 * leaving * q.whole_e * q.root)
     damped = omega * math.sqrt(grown) * direct
     t = omega * grown * farthest**2
     v = t / (1.0 + t)
     # omega times the second formula of section 6.8: 1 - v, or 0.28, of the norm, and 2 v^3/2 |[u, 1]| / sqrt(omega);
     # convex in v, so that v = 0 and the largest v decide
-    beside = 2.0 * v**1.5 * math.sqrt(omega) * math.hypot(q.u + leaving * q.whole_e, float(label))
+    beside = 2.0 * v**1.5 * math.sqrt(omega) * math.hypot(q.u + leaving * q.whole_e, float(exchange.label))
     largest = max(damped, max(1.0 - v, LEAST_DAMPED) * damped + beside)
-    folded, _ = folded_part(jacobian, q, attributes, labels, omega)
+    folded, _ = folded_part(exchange, q)
     return float(largest + math.sqrt(grown) * folded * q.columns_root)
 
 
@@ -81,12 +63,12 @@ def left_over(q: Quantities) -> float:
     return 1.0 / left if left > 0 else math.inf
 
 
-def moved_before(q: Quantities, labels: Vector, omega: float) -> float:
+def moved_before(exchange: Exchange, q: Quantities) -> float:
     """How far the parameters move, in the metric of B, before a row comes: with the rows that leave and others that come."""
     grown = left_over(q)
     leaving = grown * (q.push + q.pull)
     # section 6.11: others of the same person come with gradients omega r x at the minimum without those that leave
-    return leaving + grown * q.others * omega * _farthest_r(q, labels, leaving) * float(q.root.max())
+    return leaving + grown * q.others * q.omega * _farthest_r(q, exchange.labels, leaving) * float(q.root.max())
 
 
 def _farthest_r(q: Quantities, labels: Vector, moved: float) -> float:
@@ -95,34 +77,23 @@ def _farthest_r(q: Quantities, labels: Vector, moved: float) -> float:
     return at_present + moved * float(q.root.max())
 
 
-def folded_part(
-    jacobian: Jacobian, q: Quantities, attributes: Sequence[Attribute], labels: Vector, omega: float
-) -> tuple[float, float]:
+def folded_part(exchange: Exchange, q: Quantities) -> tuple[float, float]:
     """||diag(m) E|| at most, and how far the parameters move, in the metric of B, when a row takes another's place."""
-    leaving = moved_before(q, labels, omega)
+    leaving = moved_before(exchange, q)
     # the move by omega r A^-1 x, r the largest of a new row, on top of that by the row that leaves
-    moved = leaving + left_over(q) * omega * _farthest_r(q, labels, leaving) * float(q.root.max())
-    E = feature_map(jacobian, attributes, len(jacobian.fit.theta))
-    return (float(np.max(q.m)) + q.m_by_move * moved) * (float(np.linalg.norm(E, 2)) if E.size else 0.0), moved
+    moved = leaving + left_over(q) * q.omega * _farthest_r(q, exchange.labels, leaving) * float(q.root.max())
+    return (float(np.max(q.m)) + q.m_by_move * moved) * spectral_norm(exchange.directions), moved
 
 
-def largest_direct(
-    jacobian: Jacobian,
-    q: Quantities,
-    points: Points,
-    attributes: Sequence[Attribute],
-    labels: Vector,
-    label: bool,
-    beside: Vector,
-) -> float:
+def largest_direct(exchange: Exchange, q: Quantities, beside: Vector) -> float:
     """The largest ||L B [x u^T + r E, x]|| plus what is given beside it of every point, (V,).
 
     Closed forms first, then norms where these are largest. For noise of the shape G^-1, L B is a root of B.
     """
+    jacobian, points, labels, E = exchange.jacobian, exchange.points, exchange.labels, exchange.directions
     root, theta = np.asarray(host(jacobian.B)), np.asarray(host(jacobian.fit.centred_theta))
-    E = feature_map(jacobian, attributes, len(theta))
     free = root @ E
-    along, beta = free @ (E.T @ theta), float(q.u**2 + float(label))
+    along, beta = free @ (E.T @ theta), float(q.u**2 + float(exchange.label))
     # what is not enumerated: x moves the first term, and z the second through r
     slack = points.reach(root) * math.sqrt(beta) + points.reach(theta[None, :]) * q.direct
     r_high, r_low = (np.concatenate([ends - y for y in labels]) for ends in (q.z_high, q.z_low))
@@ -134,17 +105,26 @@ def largest_direct(
     above = np.sqrt((across * q.direct) ** 2 + two_ranks(aligned, across * q.along, beta, every[0]))
     extra = np.tile(beside, len(labels))
     above, extra = above + extra, extra + slack
-    order, best = np.argsort(-above, kind="stable"), 0.0
-    for start in range(0, min(len(order), MOST_EXACT), BLOCK):
-        some = order[start : start + BLOCK]
-        if above[some[0]] <= best:
-            return best
+
+    def exactly(some: Any) -> Vector:
         x, y = points.x[some % len(points.x)], np.repeat(labels, len(points.x))[some]
         a, r = x @ root.T, (x @ theta - y)[:, None, None]
         # the same matrix written out
         two = beta * a[:, :, None] * a[:, None, :] + r * (a[:, :, None] * along + along[:, None] * a[:, None, :])
         norms = np.sqrt(np.maximum(np.linalg.eigvalsh(two + r**2 * (free @ free.T))[:, -1], 0.0))
-        best = max(best, float(np.max(np.minimum(norms + extra[some], above[some]))))
+        return np.asarray(norms + extra[some])
+
+    return _largest_of(above, exactly)
+
+
+def _largest_of(above: Vector, exactly: Callable[[Any], Vector]) -> float:
+    """The largest of some numbers, by bounds of all and, where these are largest, by the numbers themselves."""
+    order, best = np.argsort(-above, kind="stable"), 0.0
+    for start in range(0, min(len(order), MOST_EXACT), BLOCK):
+        some = order[start : start + BLOCK]
+        if above[some[0]] <= best:
+            return best
+        best = max(best, float(np.max(np.minimum(exactly(some), above[some]))))
     rest = order[MOST_EXACT:]
     return max(best, float(above[rest[0]])) if rest.size else best
 
@@ -178,13 +158,13 @@ def evenly_weighted(jacobian: Jacobian, allowed: AllowedRecords) -> Vector:
 def shape_for_anyone(linear: Jacobian, N: Vector) -> Gaussian:
     """Noise of covariance S over the released parameters; ``linear`` has G for its Hessian."""
     fit = linear.fit
-    found = between(linear, N)
+    found = shape_metrics(linear, N)
     R = np.asarray(host(fit.uncentred(like(found.by_s.T, fit.coef, namespace(fit.coef)))))
     return Gaussian(1.0, R @ R.T)
 
 
 @dataclass(frozen=True)
-class Between:
+class ShapeMetrics:
     """Roots of three metrics, (p, p) each, for rows as they are centred: |root @ x| is a length."""
 
     by_b: Vector
@@ -192,25 +172,25 @@ class Between:
     by_m: Vector
     """That of M^-1."""
 
-    def second(self, q: Quantities, points: Points, linear: Jacobian, attributes: Sequence[Attribute]) -> float:
+    def second(self, exchange: Exchange, q: Quantities) -> float:
         """The second term of any record within the bounds in place of a row, as an eta."""
-        swapped = self._exchanged(q, points, linear)
-        E, d = feature_map(linear, attributes, len(self.by_b)), len(points.spans)
+        swapped, points = self._exchanged(exchange, q), exchange.points
+        E, d = exchange.directions, len(points.spans)
         kappa, nu = swapped.kappa, swapped.nu
         if not math.isfinite(nu):
             return math.inf
         # section 6.9: products of S' and M'^-1 grow by at most nu kappa^1/2, those of B' with itself by kappa^2
         whole = swapped.omega * math.sqrt(max(math.sqrt(kappa) * nu, kappa**2) * self._largest(points, q, swapped, E))
-        learned = _learned(linear, d)
-        s, m = (_norm(root[:, :d][:, learned]) for root in (self.by_s, self.by_m))
+        learned = _learned(exchange.jacobian, d)
+        s, m = (spectral_norm(root[:, :d][:, learned]) for root in (self.by_s, self.by_m))
         # (||M'^-1|| ||S'|| + ||B'||^2 / 8)^1/2 over the columns whose scales are folded in; max |delta| is
         # ``scale_push`` ||E||
         scales = math.hypot(kappa**0.25 * m * math.sqrt(nu) * s, kappa * q.columns_root**2 / math.sqrt(8.0))
-        return whole + q.scale_push * _norm(E) * scales
+        return whole + q.scale_push * spectral_norm(E) * scales
 
-    def shrinking(self, q: Quantities, points: Points, linear: Jacobian) -> float:
+    def shrinking(self, exchange: Exchange, q: Quantities) -> float:
         """How much larger etas under the exchanged rows' shape can be than under this one."""
-        swapped = self._exchanged(q, points, linear)
+        swapped = self._exchanged(exchange, q)
         # kappa^1/4 (1 + tau_+ + tau_-), the last formula of section 6.9
         return float(swapped.kappa**0.25 * (1.0 + swapped.coming + swapped.leaving))
 
@@ -219,15 +199,15 @@ class Between:
         s, m, b = (root @ E for root in (self.by_s, self.by_m, self.by_b))
         # the fourth formula of section 6.9 at its most: 2 (e^T S x)(e^T M^-1 x) is no more than its first two terms,
         # (e^T B x)^2 no more than |x|_B^2 |e|_B^2
-        above = 2.0 * ((_norm(s) * swapped.x_m) ** 2 + (_norm(m) * swapped.x_s) ** 2) + 0.5 * (q.root * _norm(b)) ** 2
+        above = (
+            2.0 * ((spectral_norm(s) * swapped.x_m) ** 2 + (spectral_norm(m) * swapped.x_s) ** 2)
+            + 0.5 * (q.root * spectral_norm(b)) ** 2
+        )
         if points.rest or points.radius or not E.size:
             return float(above.max())
-        order, best = np.argsort(-above, kind="stable"), 0.0
         S, M, B = s.T @ s, m.T @ m, b.T @ b
-        for start in range(0, min(len(order), MOST_EXACT), BLOCK):
-            some = order[start : start + BLOCK]
-            if above[some[0]] <= best:
-                return best
+
+        def exactly(some: Any) -> Vector:
             by_s, by_m, by_b = (points.x[some] @ root.T for root in (self.by_s, self.by_m, self.by_b))
             alone = [np.sum(each**2, axis=1)[:, None, None] for each in (by_s, by_m, by_b)]
             along = [(each @ root)[:, :, None] for each, root in ((by_s, s), (by_m, m), (by_b, b))]
@@ -235,12 +215,13 @@ class Between:
             # the same formula as a quadratic form in e, exactly
             F = alone[1] * S + alone[0] * M + crossed + crossed.transpose(0, 2, 1)
             F = F + 0.25 * (alone[2] * B + along[2] * along[2].transpose(0, 2, 1))
-            best = max(best, float(np.max(np.minimum(np.linalg.eigvalsh(F)[:, -1], above[some]))))
-        rest = order[MOST_EXACT:]
-        return max(best, float(above[rest[0]])) if rest.size else best
+            return np.asarray(np.linalg.eigvalsh(F)[:, -1])
 
-    def _exchanged(self, q: Quantities, points: Points, linear: Jacobian) -> _Exchanged:
-        x, omega = _rows(linear)
+        return _largest_of(above, exactly)
+
+    def _exchanged(self, exchange: Exchange, q: Quantities) -> _Exchanged:
+        linear, points = exchange.jacobian, exchange.points
+        x, _, omega = weighted_rows(linear)
         s, m = (np.linalg.norm(x @ root.T, axis=1) for root in (self.by_s, self.by_m))
         fit, d = linear.fit, len(points.spans)
         # no scale's square moves by more than this part of itself
@@ -253,7 +234,7 @@ class Between:
         x_s, x_m = (np.linalg.norm(points.x @ root.T, axis=1) + points.reach(root) for root in (self.by_s, self.by_m))
         # tau of omega x x^T is omega |M^-1/2 x| |M^1/2 B x| = omega |x|_(M^-1) |x|_S, as S = B M B; of changed
         # penalties alike
-        scales = math.prod(_norm(root[:, :d] * moved) for root in (self.by_s, self.by_m))
+        scales = math.prod(spectral_norm(root[:, :d] * moved) for root in (self.by_s, self.by_m))
         coming, leaving = float(omega.max()) * float(np.max(x_s * x_m)), float(np.max(omega * s * m)) + scales
         if q.others:
             # section 6.11: ||U|| ||V|| of all rows that come, and the sum over those that leave
@@ -284,9 +265,9 @@ class _Exchanged:
         return math.sqrt(self.mu) * ((1.0 + self.coming / (1.0 - self.leaving)) / (1.0 - self.leaving)) ** 2
 
 
-def between(linear: Jacobian, N: Vector) -> Between:
+def shape_metrics(linear: Jacobian, N: Vector) -> ShapeMetrics:
     """The metrics for N over the released parameters."""
-    root = _base_root(linear)
+    root = inverse_root(linear.fit)
     to = np.eye(len(root))
     if linear.fit.centre is not None:
         to[:-1, -1] = -np.asarray(host(linear.fit.centre))
@@ -295,46 +276,23 @@ def between(linear: Jacobian, N: Vector) -> Between:
     values, V = np.linalg.eigh(root @ to @ N @ to.T @ root.T)
     values = np.maximum(values, np.finfo(np.float64).tiny)
     Q = V.T @ root
-    return Between(Q, values[:, None] ** 0.25 * Q, values[:, None] ** -0.25 * Q)
+    return ShapeMetrics(Q, values[:, None] ** 0.25 * Q, values[:, None] ** -0.25 * Q)
 
 
-def first_of_squared(
-    jacobian: Jacobian,
-    q: Quantities,
-    points: Points,
-    attributes: Sequence[Attribute],
-    labels: Vector,
-    omega: float,
-    label: bool,
-) -> float:
+def first_of_squared(exchange: Exchange, q: Quantities) -> float:
     """The largest root of the first term, squared loss, at noise of this shape and scale 1; infinite where none is certain."""
     grown = left_over(q)
     if not math.isfinite(grown):
         return math.inf
-    leaving = moved_before(q, labels, omega)
-    folded, moved = folded_part(jacobian, q, attributes, labels, omega)
+    omega, leaving = q.omega, moved_before(exchange, q)
+    folded, moved = folded_part(exchange, q)
     # r moves with the row that leaves, u with both rows; L B is M^-1/2 here
     beside = leaving * q.direct * q.root + moved * q.whole_e * q.p
-    direct = largest_direct(jacobian, q, points, attributes, labels, label, beside)
+    direct = largest_direct(exchange, q, beside)
     # a new row's own effect brings its r nearer to zero: the norm is convex in r, and largest at one end
-    still = float(np.max(q.p)) * (math.hypot(q.u, float(label)) + moved * q.whole_e)
+    still = float(np.max(q.p)) * (math.hypot(q.u, float(exchange.label)) + moved * q.whole_e)
     # M'^-1 <= kappa^1/2 M^-1, in a norm its root
     return float(grown**0.25 * (omega * max(direct, still) + folded * q.columns))
-
-
-def _rows(linear: Jacobian) -> tuple[Vector, Vector]:
-    """Centred rows that count, (n, p), and their weights."""
-    fit = linear.fit
-    X = np.asarray(host(linear.X), dtype=np.float64)
-    omega = np.ones(len(X)) if fit.sample_weight is None else np.asarray(host(fit.sample_weight), dtype=np.float64)
-    centre = None if fit.centre is None else np.asarray(host(fit.centre))
-    return np.asarray(with_constant(X[omega > 0], fit.intercept is not None, centre)), omega[omega > 0]
-
-
-def _base_root(linear: Jacobian) -> Vector:
-    """Q with Q^T Q = B for rows as they are centred."""
-    scale, core = np.asarray(host(linear.fit.factor.scale)), np.asarray(host(linear.fit.factor.core))
-    return np.asarray(np.linalg.cholesky(core).T * scale[None, :])
 
 
 def _learned(linear: Jacobian, d: int) -> Any:
@@ -342,7 +300,3 @@ def _learned(linear: Jacobian, d: int) -> Any:
     if folding is None or linear.fit.l2 == 0:
         return np.zeros(d, dtype=bool)
     return (np.abs(np.asarray(host(folding.slopes))) > 0) | (np.asarray(host(linear.fit.scales)) != 1.0)
-
-
-def _norm(matrix: Vector) -> float:
-    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fisherleak as fl
-from fisherleak.protection.noise_scale_grid import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.published_scale import STEP, on_public_grid, pivot_probability
 
 
 @given(scale=st.floats(1e-200, 1e200), seed=st.integers(0, 10**6))

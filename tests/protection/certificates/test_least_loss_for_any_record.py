@@ -24,11 +24,11 @@ from cases import Case, make
 from copies import copies
 from fisherleak.engine.noise.calibration_record import FOR_ANYONE
 from fisherleak.protection.calibrate.limit_terms import raw_map
-from fisherleak.protection.certificates.bound_quantities import points_of, quantities_of
-from fisherleak.protection.certificates.declared_bounds import allowed_records
-from fisherleak.protection.data_dependent import least_loss_for_any_record as own_metric
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
-from fisherleak.protection.data_dependent.least_loss_for_any_record import bound_in_own_metric
+from fisherleak.protection.certificates import least_loss_for_any_record as own_metric
+from fisherleak.protection.certificates.bound_quantities import quantities_of
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
+from fisherleak.protection.certificates.exchange import exchange_in
+from fisherleak.protection.certificates.least_loss_for_any_record import bound_in_own_metric
 from often import often
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 
@@ -245,12 +245,8 @@ CLOSE = {"plain": problem(n=1500), "with an intercept": problem(2, n=1500, inter
 
 def bound_of(leak: fl.Leakage, attributes: Any = None, label: bool | None = None) -> float:
     shaped = leak.with_noise(own_shape(leak._information.jacobians[0]))
-    jacobian: Any = shaped._information.jacobians[0]
-    chosen, counted = shaped._chosen(attributes, label)
-    allowed = allowed_records(jacobian, shaped._table, BOUNDS)
-    points = points_of(jacobian, allowed)
-    q, _, omega = quantities_of(jacobian, points, chosen)
-    return bound_in_own_metric(jacobian, q, points, chosen, allowed.labels, omega, counted)
+    exchange = exchange_in(shaped, BOUNDS, attributes, label)
+    return bound_in_own_metric(exchange, quantities_of(exchange)[0])
 
 
 def first_term(case: Case, row: int, x: Vector, y: float, label: bool) -> float:

@@ -18,12 +18,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
-from fisherleak.protection.release.model_numbers import released_by_rule, with_l2
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers
 from fisherleak.protection.release.private_release import ReleaseReport
-from fisherleak.protection.release.procedure import MadeRelease, ReleaseRequest, draw_parameters
+from fisherleak.protection.release.procedure import (
+    MadeRelease,
+    ReleaseRequest,
+    draw_parameters,
+    released_by_rule,
+    with_l2,
+)
 from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
-from fisherleak.releasing.noise.any_record_noise import public_numbers
+from fisherleak.releasing.any_record_noise import public_numbers
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 

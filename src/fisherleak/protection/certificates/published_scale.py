@@ -1,4 +1,8 @@
-r"""How much one replaced row moves the bound on the worst record within the bounds.
+r"""A scale that may be published: on a public grid, where small changes of the data rarely show, and how far one row moves it.
+
+With an offset :math:`2^{u/4}`, u uniform and independent of the data, the scale is rounded up to the next
+:math:`2^{(k + u)/4}`. A row that can move the logarithm of the scale by D changes the published value with a probability of
+at most D / log step, whatever the data.
 
 Replacing a row changes the Hessian to :math:`H' = H^{1/2} K^{-1} H^{1/2}` with the spectrum of K between
 
@@ -11,28 +15,94 @@ such changes, and the bound grows with each of them, so that it stays between it
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import secrets
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fisherleak._support.namespaces import Vector
+from fisherleak._support.grids import rounded_up
+from fisherleak._support.namespaces import Seed, Vector
 from fisherleak.engine.losses import Loss
-from fisherleak.engine.losses.loss import Traits
+from fisherleak.errors import InvalidInputError
 from fisherleak.protection.certificates.bound_quantities import Present, Quantities, maxima
 from fisherleak.protection.certificates.certificate import Bound, Extent, bound, known_traits
+from fisherleak.protection.certificates.exchange import Exchange
+
+STEPS = 4
+STEP = 2.0 ** (1.0 / STEPS)
+BITS = 53
+SAID = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""Probabilities that are told: a finer number would be one of the data itself."""
 
 
-def spread_of(
-    found: Bound, q: Quantities, present: Present, loss: Loss, labels: Vector, omega: float, label: bool, cap: float
-) -> float:
+@dataclass(frozen=True)
+class OnGrid:
+    """A scale on the grid, and the grid's offset as a part of a step."""
+
+    scale: float
+    offset: float
+
+
+def on_public_grid(scale: float, random_state: Seed = None) -> OnGrid:
+    """The least scale of a grid with a new offset that is not below the one given."""
+    offset = drawn_offset(random_state)
+    return OnGrid(up_to_grid(scale, offset), offset)
+
+
+def drawn_offset(random_state: Seed = None) -> float:
+    """Uniform between 0 and 1, by the operating system's randomness; to be told with whatever follows from it.
+
+    An offset that is drawn and not told would spread the grid's edges, and what follows would move smoothly with the numbers.
+    """
+    try:
+        if random_state is None:
+            return secrets.randbits(BITS) / 2.0**BITS
+        return float(np.random.default_rng(random_state).random())
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"random_state must be None, a whole number, zero or more, or a numpy Generator; got {random_state!r}."
+        ) from None
+
+
+def up_to_grid(scale: float, offset: float) -> float:
+    """The least number of the grid with an offset that is not below one."""
+    place = math.ceil(STEPS * math.log2(scale) - offset)
+    while _at(place, offset) < scale:
+        place += 1
+    return _at(place, offset)
+
+
+def nearest_on_grid(scale: float, offset: float) -> float:
+    """The number of the grid with an offset that is nearest to one."""
+    return _at(round(STEPS * math.log2(scale) - offset), offset)
+
+
+def seven_digits(scale: float) -> float:
+    """A scale as files have it: seven digits, never below, so that the last bits of a power and a product carry nothing."""
+    return rounded_up(scale, 7)
+
+
+def _at(place: int, offset: float) -> float:
+    return math.ldexp(2.0 ** ((place % STEPS + offset) / STEPS), place // STEPS)
+
+
+def pivot_probability(spread: float) -> float:
+    """That a replaced row changes the value on the grid, at most, if it moves the logarithm by ``spread``: in coarse steps."""
+    exact = spread / math.log(STEP)
+    return next((said for said in SAID if exact <= said), 1.0)
+
+
+# How much one replaced row moves the bound behind a scale
+
+
+def spread_of(exchange: Exchange, found: Bound, q: Quantities, present: Present, cap: float) -> float:
     """The largest |log M' - log M| over all data sets with one row replaced by another record; ``cap`` bounds all M."""
     now = min(found.value, cap)
     if not (math.isfinite(found.value) and now > 0):
         return math.inf  # without a finite bound there is no interval either
-    high, low = (
-        bound(_moved(q, present, found.extent, loss, side), loss, labels, omega, label).value for side in (1, -1)
-    )
+    loss = exchange.jacobian.fit.loss
+    high, low = (bound(exchange, _moved(q, present, found.extent, loss, side)).value for side in (1, -1))
     high, low = min(high, cap), min(low, cap)
     return math.inf if low <= 0 or not math.isfinite(high) else max(math.log(high / now), math.log(now / low), 0.0)
 
@@ -51,9 +121,8 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
     def number(value: float, whole: float, root: float) -> float:
         return max(middle * value + side * half * whole * root, 0.0)
 
-    rows: dict[str, Any] = maxima(
-        _rows_moved(q, present, known_traits(loss), loss, (middle, half, k), move, side), without_the_largest=side < 0
-    )
+    moved = _rows_moved(q, present, loss, (middle, half, k), move, side)
+    rows: dict[str, Any] = maxima(moved, without_the_largest=side < 0)
     if side > 0:
         rows = {name: max(value, _newcomer(extent, name)) for name, value in rows.items()}
     wide = middle * q.direct + half * q.whole * q.whole_e
@@ -85,7 +154,6 @@ def _moved(q: Quantities, present: Present, extent: Extent, loss: Loss, side: in
 def _rows_moved(
     q: Quantities,
     present: Present,
-    kind: Traits,
     loss: Loss,
     spectrum: tuple[float, float, float],
     move: float,
@@ -100,7 +168,7 @@ def _rows_moved(
     return replace(
         present,
         r=np.maximum(*ends) if side > 0 else np.where(crossing, 0.0, np.minimum(*ends)),
-        a=present.a * np.exp(side * kind.log_slope * shift),
+        a=present.a * np.exp(side * known_traits(loss).log_slope * shift),
         h=present.h * k,
         lb=np.maximum(middle * present.lb + side * half * q.whole * root, 0.0),
         eb=np.maximum(middle * present.eb + side * half * q.whole_e * root, 0.0),

@@ -21,10 +21,10 @@ from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.errors import DataError
 from fisherleak.protection.calibrate.limit_terms import raw_map
+from fisherleak.releasing.any_record_noise import public_numbers
 from fisherleak.releasing.cards.signatures import card_path, card_text
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
-from fisherleak.releasing.noise.any_record_noise import public_numbers
-from fisherleak.releasing.noise.shaping import own_rows_shape, public_rows_shape
+from fisherleak.releasing.shaping import own_rows_shape, public_rows_shape
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 from often import often

@@ -16,10 +16,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import fisherleak as fl
 from cases import Vector
 from fisherleak.engine.changes.remade_covariance import linear_part
+from fisherleak.protection.certificates.data_dependent_covariance import knows_shape, own_shape, shape_term
 from fisherleak.protection.certificates.declared_bounds import allowed_records
-from fisherleak.protection.data_dependent.covariance_term import knows_shape, shape_term
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
-from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
+from fisherleak.protection.certificates.least_loss_for_any_record import evenly_weighted, shape_for_anyone
 from fisherleak.tables import read_table
 from fisherleak.training.trained_model import Settings, Trained, train
 

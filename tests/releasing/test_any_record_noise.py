@@ -21,16 +21,16 @@ from fisherleak.auditing.confirmations import confirm
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
-from fisherleak.releasing.cards.signatures import card_path
-from fisherleak.releasing.files.released_files import load_model, retrain, save_model
-from fisherleak.releasing.noise import any_record_noise as admitted
-from fisherleak.releasing.noise.any_record_noise import (
+from fisherleak.releasing import any_record_noise as admitted
+from fisherleak.releasing.any_record_noise import (
     _feature_settled,
     admitted_noise,
     kind_settled,
     least_admitted,
     public_numbers,
 )
+from fisherleak.releasing.cards.signatures import card_path
+from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.tables import Design, from_frame
 from fisherleak.training.trained_model import Settings, calibrated_scale, train, trained_on
 from fisherleak.training.utility import tradeoff

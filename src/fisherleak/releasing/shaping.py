@@ -10,7 +10,7 @@ table computes it again.
 Also here: how likely leaving out a row changes the noise's scale, or the penalty, of a release for any record within
 the bounds.
 
-A card tells the scale that the certified bound U asks for, rounded up on a grid with a random offset (``noise_scale_grid``). So
+A card tells the scale that the certified bound U asks for, rounded up on a grid with a random offset (``published_scale``). So
 the release of a table and that of the same table without a row have different scales with the probability
 :math:`\min(1, |\log U - \log U_{-i}| / \log \mathrm{step})` over offsets. Both bounds are computed here, for every row. Where a
 rule chose the penalty, by the scales at several, one of those changes with at most the sum of their probabilities.
@@ -28,15 +28,16 @@ from numpy.typing import NDArray
 
 from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN
+from fisherleak.engine.noise.calibration_record import HESSIAN
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, OWN, SHAPES, check_other_rows, noise_shaped
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError, worst_record
-from fisherleak.protection.data_dependent.hessian_shape import own_shape, own_shape_bounds
-from fisherleak.protection.noise_scale_grid import STEP
-from fisherleak.releasing.noise.any_record_noise import Bounds, Shape, leaks_of_limits
+from fisherleak.protection.calibrate.calibration import bounds_for_any_record
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES, check_other_rows, noise_shaped
+from fisherleak.protection.certificates.any_record import NoUsefulBoundError
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
+from fisherleak.protection.certificates.published_scale import STEP
+from fisherleak.releasing.any_record_noise import Bounds, Shape, leaks_of_limits
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
@@ -99,20 +100,9 @@ def _logs(trained: Trained, design: Design, l2: float, shape: Shape, rule: Scale
 def _scale(leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape) -> float:
     """What ``calibrate(over="any-record")`` rounds up to its grid."""
     try:
-        return _unsearched(leak, limit, attributes, bounds, shape, False)
+        return bounds_for_any_record(leak, limit, shape, bounds, attributes, searched=False).scale(limit)
     except NoUsefulBoundError:  # what a search finds may show that the bound is useful
-        return _unsearched(leak, limit, attributes, bounds, shape, True)
-
-
-def _unsearched(
-    leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape, searched: bool
-) -> float:
-    if isinstance(shape, str) and shape in OWN:
-        return own_shape_bounds(leak, shape, limit, bounds, attributes, None, searched=searched).scale(limit)
-    if shape is not None:
-        leak = leak.with_noise(noise_shaped(leak, shape, ANY_RECORD, attributes, None, None, math.nan))
-    worst = worst_record(leak, bounds, attributes, None, searched=searched)
-    return math.nextafter(worst.upper / limit, math.inf)
+        return bounds_for_any_record(leak, limit, shape, bounds, attributes).scale(limit)
 
 
 def _without(design: Design, row: int) -> Design:
@@ -171,29 +161,6 @@ def public_rows_shape(
     check_other_rows(trained.leak, found.leak, "shape_from")
     S = own_rows_shape(found, shape, columns)
     return np.asarray(S * (len(S) / np.trace(S)))
-
-
-def shape_words(shape: str, source: str | None, counted: bool) -> str:
-    """What a model card says of the covariance."""
-    words = {HESSIAN: "the inverse Hessian", LEAST_LOSS: "least loss"}
-    if shape == ISOTROPIC:
-        return "The noise is the same on all of these."
-    if source is not None:
-        return f"The noise has the covariance of {words[shape]} for the rows of {source}, which are taken as public."
-    if counted:
-        whom = (
-            " by the table's rows, for any record within the bounds"
-            if shape == LEAST_LOSS
-            else " for the table's own rows"
-        )
-        return (
-            f"The noise has the covariance of {words[shape]}{whom}, which is not published. What the covariance reveals "
-            "by itself is counted: the limit is on both together."
-        )
-    return (
-        f"The noise has the covariance of {words[shape]} for the table's own rows, which is not published; what it reveals by "
-        "itself is not counted."
-    )
 
 
 def covariance_from(card: Json) -> str | None:

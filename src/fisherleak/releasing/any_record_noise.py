@@ -36,17 +36,17 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
 from fisherleak.protection.calibrate.calibration import calibrate_for_any_record, remembering
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError, copies_enough
-from fisherleak.protection.certificates.declared_bounds import LABEL, NORM, allowed_records
-from fisherleak.protection.data_dependent.hessian_shape import check_grid
-from fisherleak.protection.data_dependent.least_loss_for_any_record import evenly_weighted, shape_for_anyone
-from fisherleak.protection.noise_scale_grid import seven_digits
+from fisherleak.protection.certificates.data_dependent_covariance import check_grid
+from fisherleak.protection.certificates.declared_bounds import LABEL, NORM, allowed_in
+from fisherleak.protection.certificates.least_loss_for_any_record import evenly_weighted, shape_for_anyone
+from fisherleak.protection.certificates.published_scale import seven_digits
 from fisherleak.protection.release.penalty_and_shape import (
     DEVIATIONS_IN_A_UNIT,
     PENALTIES,
     PublicNumbers,
     taken_to_vary,
 )
-from fisherleak.releasing.noise.least_deviation import least_deviation
+from fisherleak.releasing.least_deviation import least_deviation
 from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.tables.decide.target import FEWEST_CODED, MOST_ASSUMED
@@ -231,9 +231,8 @@ def reach_of(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
     Both in standard deviations of columns, as ``_times`` takes them.
     """
     leak, times = _with_levels(trained), _times(trained.design)
-    jacobian, declared = one_release(measurement(leak).information), _in_standard_units(trained.design, bounds or {})
-    allowed = allowed_records(jacobian, measurement(leak).table, declared)
-    names = [attribute.name for attribute in jacobian.attributes]
+    allowed = allowed_in(leak, _in_standard_units(trained.design, bounds or {}))
+    names = [attribute.name for attribute in measurement(leak).information.attributes]
     own = zip(names, allowed.parts, strict=True)
     farthest = [times.get(name, 1.0) ** 2 * float(np.max(np.sum(part**2, axis=1))) for name, part in own]
     ends = {name: each for name, each in allowed.bounds.items() if name != LABEL and "low" in each}
@@ -309,9 +308,7 @@ def _chance(trained: Trained, settings: Settings, found: Sequence[Noise], bounds
 
 def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
     """Which columns move a model farthest: where few people are far from all others, one more of them could be there."""
-    leak = _with_levels(trained)
-    declared = _in_standard_units(trained.design, bounds or {})
-    known = allowed_records(one_release(measurement(leak).information), measurement(leak).table, declared).bounds
+    known = allowed_in(_with_levels(trained), _in_standard_units(trained.design, bounds or {})).bounds
     reach = {name: max(-each["low"], each["high"]) for name, each in known.items() if name != LABEL and "low" in each}
     far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])[:MOST_NAMED]
     if not far:
@@ -400,8 +397,7 @@ def shape_of_card(card: Json, trained: Trained) -> NDArray[np.float64]:
     """The covariance of noise of least loss for anyone at scale 1, for the bounds that a model card tells, computed again."""
     leak = _with_levels(trained)
     jacobian = measurement(leak).information.jacobians[0]
-    declared = _in_standard_units(trained.design, declared_on(card))
-    N = evenly_weighted(jacobian, allowed_records(jacobian, measurement(leak).table, declared))
+    N = evenly_weighted(jacobian, allowed_in(leak, _in_standard_units(trained.design, declared_on(card))))
     return np.asarray(shape_for_anyone(linear_part(jacobian), N).shape)
 
 

@@ -20,7 +20,7 @@ from copies import copies
 from fisherleak.engine.noise import grid_of, noise_from_record
 from fisherleak.engine.noise.calibration_record import FOR_ANYONE
 from fisherleak.protection.calibrate.limit_terms import raw_map
-from fisherleak.protection.data_dependent.hessian_shape import own_shape
+from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 from often import often
 from protection.boxed import BOUNDS, BOX, LABELS, folded, problem
 

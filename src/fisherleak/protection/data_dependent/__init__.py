@@ -1,1 +1,0 @@
-"""Noise whose covariance the rows decide, with what that tells counted; may import what ``protection`` may."""
