@@ -13,12 +13,26 @@ import fisherleak as fl
 import sentences
 from fisherleak.cli import main
 from remedies.of_commands import LINES, Line, write_tables
+from remedies.of_data import OF_DATA
+from remedies.of_estimators import OF_ESTIMATORS
 from remedies.of_limits import CALIBRATED, PROTECTED
 from remedies.of_models import ATTACKED, AUDITED, MEASURED, RELEASED
+from remedies.of_noises import OF_NOISES
 from remedies.of_people import OF_PEOPLE
 from remedies.table import FILE, Remedy, as_text, followed, line_with, not_executed, with_remedy
 
-CALLS = [*MEASURED, *AUDITED, *RELEASED, *ATTACKED, *CALIBRATED, *PROTECTED, *OF_PEOPLE]
+CALLS = [
+    *MEASURED,
+    *AUDITED,
+    *RELEASED,
+    *ATTACKED,
+    *CALIBRATED,
+    *PROTECTED,
+    *OF_PEOPLE,
+    *OF_DATA,
+    *OF_ESTIMATORS,
+    *OF_NOISES,
+]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
 MOST_NOT_EXECUTED = 383
 """May only be lowered."""
@@ -35,7 +49,7 @@ def test_a_call_works_as_its_refusal_advises(each: Remedy) -> None:
         with pytest.raises(fl.FisherleakError) as refused:
             each.call(**each.given)
         said = str(refused.value)
-        assert all(part in said for part in re.split(r"\{[^{}]*\}", each.says))
+        assert all(part in said for part in re.split(r"\{[^{}]*\}", each.says)), said
         assert each.remedies
         for remedy, action in each.remedies.items():
             assert remedy in said, f"'{remedy}' is not printed"
