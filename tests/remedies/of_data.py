@@ -206,19 +206,19 @@ OF_DATA: list[Remedy] = [
         {"Pass the table that Ridge was fitted on": {"X": FRAME}},
     ),
     Remedy(
-        "X_query must be in memory; it is a Dask array. Pass X_query.compute().",
+        "{name} must be in memory; it is a Dask array. Pass {name}.compute().",
         asked,
         {"X_query": dask.array.from_array(X)},
         {"X_query.compute()": {"X_query": dask.array.from_array(X).compute()}},
     ),
     Remedy(
-        "X_query must be finite behind the preprocessing; row {row} is not. Drop or fill it.",
+        "{name} must be finite behind the preprocessing; row {row} is not. Drop or fill it.",
         asked,
         {"X_query": GAPPED[:2]},
         {"Drop": {"X_query": GAPPED[1:2]}, "fill it": {"X_query": X[:2]}},
     ),
     Remedy(
-        "X_query must have the columns of X, in their order. Use X_query[X.columns].",
+        "{name} must have the columns of X, in their order. Use {name}[X.columns].",
         asked,
         {"X_query": FRAME[["c", "b", "a"]], "leak": fl.measure(fl.minimise(FRAME, Y, l2=0.1), FRAME, Y, NOISE)},
         {"X_query[X.columns]": {"X_query": FRAME[["c", "b", "a"]][FRAME.columns]}},

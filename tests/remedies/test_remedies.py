@@ -19,6 +19,8 @@ from remedies.of_limits import CALIBRATED, PROTECTED
 from remedies.of_models import ATTACKED, AUDITED, MEASURED, RELEASED
 from remedies.of_noises import OF_NOISES
 from remedies.of_people import OF_PEOPLE
+from remedies.of_policies import OF_POLICIES
+from remedies.of_tables import OF_TABLES
 from remedies.table import FILE, Remedy, as_text, followed, line_with, not_executed, with_remedy
 
 CALLS = [
@@ -32,6 +34,8 @@ CALLS = [
     *OF_DATA,
     *OF_ESTIMATORS,
     *OF_NOISES,
+    *OF_POLICIES,
+    *OF_TABLES,
 ]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
 MOST_NOT_EXECUTED = 383
@@ -49,7 +53,7 @@ def test_a_call_works_as_its_refusal_advises(each: Remedy) -> None:
         with pytest.raises(fl.FisherleakError) as refused:
             each.call(**each.given)
         said = str(refused.value)
-        assert all(part in said for part in re.split(r"\{[^{}]*\}", each.says)), said
+        assert all(part in said for part in re.split(r"\{[^{}]*\}|`[^`]*`", each.says)), said
         assert each.remedies
         for remedy, action in each.remedies.items():
             assert remedy in said, f"'{remedy}' is not printed"
