@@ -140,7 +140,9 @@ def test_people_without_whom_a_release_names_other_things_are_recognised() -> No
     assert said.startswith("5 of 42 people")
 
 
-@pytest.mark.parametrize("counts", [[24] * 44 + [5] * 5 + [4, 3], [24] * 47 + [6, 3, 1, 1], [24] * 44 + [5] * 3 + [2] * 9])
+@pytest.mark.parametrize(
+    "counts", [[24] * 44 + [5] * 5 + [4, 3], [24] * 47 + [6, 3, 1, 1], [24] * 44 + [5] * 3 + [2] * 9]
+)
 def test_of_people_with_several_rows_all_whom_a_pool_may_tell_are_counted_and_said_to_be_so_many_at_most(
     counts: list[int],
 ) -> None:

@@ -20,14 +20,13 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 from torch import nn
 
 import fisherleak as fl
-from remedies.of_limits import BOUNDS, QUICK, protected
+from remedies.of_limits import BOUNDS, protected
 from remedies.of_models import LEAK, NOISE, PAIRS, RIDGE, WEIGHTS, C, K, X, Y, fitted, measured
 from remedies.of_noises import shown
 from remedies.table import Remedy
 
 ENDS = {name: BOUNDS[name] for name in ("x0", "x1", "x2")}
 OWN = fl.calibrate(LEAK, 1.0, shape="hessian")
-SCALED = fitted(StandardScaler(), Ridge(1e5))
 FOLDED = fitted(StandardScaler(), Ridge(1.0))
 RNG = np.random.default_rng(12)
 SITES = pandas.DataFrame({"a": RNG.uniform(-1, 1, 400), "site": np.resize(["north", "south", "west"], 400)})
@@ -38,7 +37,9 @@ LINEAR = nn.Linear(3, 4).double()
 ROWS = torch.asarray(X[:20])
 
 
-def anyone(model: Any = None, X: Any = X, y: Any = Y, bounds: Any = BOUNDS, over: str = "any-record", **options: Any) -> Any:
+def anyone(
+    model: Any = None, X: Any = X, y: Any = Y, bounds: Any = BOUNDS, over: str = "any-record", **options: Any
+) -> Any:
     """A limit for any record; with ``over``, for the rows present."""
     leak = measured(fitted(Ridge(1000.0), X=X, y=y) if model is None else model, X, y, **options)
     return fl.calibrate(leak, 1.0, over=over, **({"bounds": bounds} if over == "any-record" and bounds else {}))
@@ -136,14 +137,6 @@ def indexed(y: Any) -> fl.Leakage:
     return fl.measure(Ridge(1.0).fit(frame, y), frame, y, NOISE)
 
 
-def stored(bounds: Any = ENDS_OF_SITES, **options: Any) -> Any:
-    steps = make_column_transformer((StandardScaler(), ["a"]), (OneHotEncoder(), ["site"]))
-    model = make_pipeline(steps, Ridge(100.0))
-    best = fl.protect(model, SITES, TARGET, 4.0, bounds=bounds, public="nothing", **options)
-    with TemporaryDirectory() as folder:
-        return best.save(Path(folder) / "model.skops")
-
-
 OF_BOUNDS: list[Remedy] = [
     Remedy(
         "Write bounds={'age': (0, 120)}, say.",
@@ -170,9 +163,7 @@ OF_BOUNDS: list[Remedy] = [
     ),
     Remedy(
         "needs a model at its minimum, from which moves are bounded: measure with polish=True.",
-        lambda **options: anyone(
-            LogisticRegression(C=1e-3, tol=1e-3).fit(X, C), y=C, bounds=ENDS, **options
-        ),
+        lambda **options: anyone(LogisticRegression(C=1e-3, tol=1e-3).fit(X, C), y=C, bounds=ENDS, **options),
         {"polish": False},
         {"polish=True": None},
     ),
@@ -199,11 +190,11 @@ OF_BOUNDS: list[Remedy] = [
         },
     ),
     Remedy(
-        "rows, which show who has them: pool them, OneHotEncoder(min_frequency={FEWEST}), or declare all categories",
+        "rows, which show who has them: pool them, OneHotEncoder(min_frequency={max(pools, FEWEST)}), or declare all categories",
         of_sites,
         {},
         {
-            "OneHotEncoder(min_frequency=5)": {"min_frequency": 5, "table": FEW},
+            "OneHotEncoder(min_frequency=133)": {"min_frequency": 133},
             "declare all categories with bounds={'site': [...]}": {
                 "bounds": ENDS_OF_SITES | {"site": ["north", "south", "west", "east"]}
             },
@@ -216,15 +207,12 @@ OF_BOUNDS: list[Remedy] = [
         {"Fit the encoder with categories=": {"categories": [["north", "south", "up", "west"]]}},
     ),
     Remedy(
-        "bounds of '{missing}' are not declared, and the units of a model card follow from them",
-        stored,
-        {"bounds": {"label": (-5, 5)}},
-        {"call protect with bounds={'a': (low, high), …}": {"bounds": ENDS_OF_SITES}},
-    ),
-    Remedy(
         "A column of X cannot be read as numbers, and a step of",
         protected,
-        {"estimator": make_pipeline(StandardScaler(), Ridge()), "X": np.column_stack([X.astype(object), np.where(C, "a", "b")])},
+        {
+            "estimator": make_pipeline(StandardScaler(), Ridge()),
+            "X": np.column_stack([X.astype(object), np.where(C, "a", "b")]),
+        },
         {"leave it out": {"X": X}},
     ),
     Remedy(
@@ -250,12 +238,6 @@ OF_BOUNDS: list[Remedy] = [
         },
     ),
     Remedy(
-        "noise was calibrated with bounds for a pipeline whose scalers were counted: measure that pipeline with public=",
-        lambda public: measured(SCALED, public=public).with_noise(anyone(SCALED, public="nothing")).per_example(),
-        {"public": "preprocessing"},
-        {"public='nothing'": None},
-    ),
-    Remedy(
         "You measured with public='preprocessing' but release with public='nothing', which folds scalers into the model.",
         lambda public: fl.release(FOLDED, fl.calibrate(measured(FOLDED), 1.0), public=public),
         {"public": "nothing"},
@@ -275,13 +257,17 @@ OF_BOUNDS: list[Remedy] = [
     ),
     Remedy(
         "A ledger keeps scalers that are standard deviations only: use StandardScaler, or public='preprocessing'.",
-        lambda step, **options: added(measured(fitted(step, Ridge(1.0)), **{"public": "nothing"} | options), first=None),
+        lambda step, **options: added(
+            measured(fitted(step, Ridge(1.0)), **{"public": "nothing"} | options), first=None
+        ),
         {"step": MinMaxScaler()},
         {"use StandardScaler": {"step": StandardScaler()}, "public='preprocessing'": None},
     ),
     Remedy(
         "A ledger cannot keep rows with missing values: drop or fill these rows before the model.",
-        lambda rows: added(measured(fitted(SimpleImputer(), Ridge(1.0), X=rows, y=Y[: len(rows)]), rows, Y[: len(rows)]), first=None),
+        lambda rows: added(
+            measured(fitted(SimpleImputer(), Ridge(1.0), X=rows, y=Y[: len(rows)]), rows, Y[: len(rows)]), first=None
+        ),
         {"rows": np.where(np.arange(60)[:, None] == 59, np.nan, X)},
         {"drop": {"rows": X[:59]}, "fill these rows before the model": {"rows": X}},
     ),

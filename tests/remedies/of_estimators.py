@@ -219,9 +219,10 @@ OF_ESTIMATORS: list[Remedy] = [
         {},
         {
             "declare the categories with categories=…": {"categories": [["Bonn", "Gera", "Kiel", "Ulm"]]},
-            "min_frequency=5 and handle_unknown='infrequent_if_exist'": lambda: coded(
-                ONE.replace("Ulm", "Gera"), **POOLED
-            ),
+            "min_frequency=67 and handle_unknown='infrequent_if_exist'": {
+                "min_frequency": 67,
+                "handle_unknown": "infrequent_if_exist",
+            },
             "public='levels'": None,
         },
     ),

@@ -12,6 +12,7 @@ import pytest
 import fisherleak as fl
 import sentences
 from fisherleak.cli import main
+from remedies.of_bounds import OF_BOUNDS
 from remedies.of_commands import LINES, Line, write_tables
 from remedies.of_data import OF_DATA
 from remedies.of_estimators import OF_ESTIMATORS
@@ -36,9 +37,10 @@ CALLS = [
     *OF_NOISES,
     *OF_POLICIES,
     *OF_TABLES,
+    *OF_BOUNDS,
 ]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
-MOST_NOT_EXECUTED = 383
+MOST_NOT_EXECUTED = 146
 """May only be lowered."""
 
 

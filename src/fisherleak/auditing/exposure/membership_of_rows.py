@@ -77,7 +77,8 @@ def told_by_names(design: Design) -> tuple[Any, str]:
         return np.where(np.any(masks, axis=0), np.inf, 0.0)
 
     said = [
-        f"{'Up to ' * naming.at_most}{_count(design, naming):,} of {total:,} {who} can be recognised with certainty: {naming.without}"
+        f"{'Up to ' * naming.at_most}{_count(design, naming):,} of {total:,} {who} can be recognised with certainty: "
+        f"{naming.without}"
         for naming in found[:MOST_SAID]
     ]
     more = len(found) - MOST_SAID
@@ -258,7 +259,11 @@ def membership_figures(
     by_rows = has_own_shape(leak.noise)
     leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
     certain, known, said = _recognised(trained)
-    told: Any = {"recognised": known, "recognised_note": said, "recognised_at_most": bool(_counted_loosely(trained.design))}
+    told: Any = {
+        "recognised": known,
+        "recognised_note": said,
+        "recognised_at_most": bool(_counted_loosely(trained.design)),
+    }
     if why := _not_measured(trained, leak, by_rows):
         return MembershipFigures(note=" ".join(filter(None, (why, said))), **told)
     kind = leak.membership_kind

@@ -50,8 +50,8 @@ Vector = NDArray[np.float64]
 BY_DEVIATION = ("StandardScaler", "RobustScaler")
 """Scalers behind which a column varies by about one; behind others it is about one wide."""
 USELESS = (
-    "This release is predicted to be no better than the baseline, from rows, parameters, bounds and limit alone: the noise is "
-    "as large as what the model would learn. Use a larger eta, declare narrower bounds, or get more rows."
+    "This release may be no better than the baseline. By rows, parameters, bounds and limit alone, the noise is as large as "
+    "what many models learn: use a larger eta, declare narrower bounds, or get more rows."
 )
 HALF_WIDTH = 6.0
 """Of bounds, in deviations: they are twelve apart."""

@@ -316,7 +316,9 @@ def features_of(
     who = facts.who or (None,) * len(used)
     found = {
         c.name: counter.thin(facts.values[k])
-        or _feature(c, facts.columns[k], who[k], facts.gaps[k], facts.values[k], profiles[c.name], choices, facts.most_rows)
+        or _feature(
+            c, facts.columns[k], who[k], facts.gaps[k], facts.values[k], profiles[c.name], choices, facts.most_rows
+        )
         for k, c in enumerate(used)
     }
     features = [feature for feature in found.values() if not isinstance(feature, str)]
