@@ -12,6 +12,7 @@ import pytest
 import fisherleak as fl
 import sentences
 from fisherleak.cli import main
+from often import often
 from remedies.of_bounds import OF_BOUNDS
 from remedies.of_commands import LINES, Line, write_tables
 from remedies.of_data import OF_DATA
@@ -24,21 +25,9 @@ from remedies.of_policies import OF_POLICIES
 from remedies.of_tables import OF_TABLES
 from remedies.table import FILE, Remedy, as_text, followed, line_with, not_executed, with_remedy
 
-CALLS = [
-    *MEASURED,
-    *AUDITED,
-    *RELEASED,
-    *ATTACKED,
-    *CALIBRATED,
-    *PROTECTED,
-    *OF_PEOPLE,
-    *OF_DATA,
-    *OF_ESTIMATORS,
-    *OF_NOISES,
-    *OF_POLICIES,
-    *OF_TABLES,
-    *OF_BOUNDS,
-]
+FIRST = [*MEASURED, *AUDITED, *RELEASED, *ATTACKED, *CALIBRATED, *PROTECTED, *OF_PEOPLE]
+OTHERS = [*OF_DATA, *OF_ESTIMATORS, *OF_NOISES, *OF_POLICIES, *OF_TABLES, *OF_BOUNDS]
+CALLS = [*FIRST, *OTHERS]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
 MOST_NOT_EXECUTED = 146
 """May only be lowered."""
@@ -48,7 +37,7 @@ def names(entries: list[Remedy] | list[Line]) -> list[str]:
     return [each.says[:48] for each in entries]
 
 
-@pytest.mark.parametrize("each", CALLS, ids=names(CALLS))
+@pytest.mark.parametrize("each", [*FIRST, *often(OTHERS, 5)], ids=names(CALLS))
 def test_a_call_works_as_its_refusal_advises(each: Remedy) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is measured has tests of its own
