@@ -16,7 +16,7 @@ import pandas
 from sklearn.linear_model import Ridge
 
 import fisherleak as fl
-from fisherleak.releasing.cards.signatures import card_text
+from fisherleak.releasing.cards.signatures import card_text, sealed
 from remedies.of_policies import run
 from remedies.table import Remedy
 
@@ -103,7 +103,7 @@ def edited(**fields: Any) -> Any:
         card = json.loads(text)
         for name, value in fields.items():
             card[name] = value(card[name]) if callable(value) else value
-        return bytes(card_text(card))
+        return bytes(card_text(sealed(card)))
 
     return change
 
@@ -439,7 +439,6 @@ OF_TABLES: list[Remedy] = [
             "--drop label": {"line": ANYONE.replace("--bounds a=-5:5", "--drop label")},
         },
     ),
-    tampered("what does not agree with its other fields: it was changed.", change=edited(balanced=True)),
     tampered("what no model card says there, or lacks it: it may carry other data.", change=edited(more="Ada")),
     tampered(
         "is not laid out as model cards are written: blanks, escapes or digits may carry other data.",
