@@ -140,6 +140,32 @@ def test_people_without_whom_a_release_names_other_things_are_recognised() -> No
     assert said.startswith("5 of 42 people")
 
 
+@pytest.mark.parametrize(
+    "counts", [[24] * 44 + [5] * 5 + [4, 3], [24] * 47 + [6, 3, 1, 1], [24] * 44 + [5] * 3 + [2] * 9]
+)
+def test_of_people_with_several_rows_all_whom_a_pool_may_tell_are_counted_and_said_to_be_so_many_at_most(
+    counts: list[int],
+) -> None:
+    """Against tables without each person: nobody who changes what a release names is left out of the bound."""
+    table = many_cities(counts)
+    table["who"] = np.random.default_rng(len(counts)).integers(0, len(table) // 2, len(table))
+
+    def released(rows: pandas.DataFrame) -> Design:
+        return design_of(from_frame(rows), Choices("y", rare=5, person="who"), held_out=0)
+
+    design = released(table)
+    assert design.people is not None
+    told, said = told_by_names(design)
+    bound = 0 if told is None else int(np.isinf(told).sum())
+    assert bound < design.people.count
+    assert said.startswith(f"Up to {bound} of {design.people.count} people can") or not bound
+    names = {str(each): k for k, each in enumerate(design.people.names.tolist())}
+    some = {*table[table.city.map(table.city.value_counts()) < 9].who, *table.who.unique()[:9]}
+    changing = {names[str(each)] for each in some if named(released(table[table.who != each])) != named(design)}
+    assert changing <= set(np.flatnonzero(np.zeros(0) if told is None else np.isinf(told)).tolist())
+    assert changing
+
+
 @pytest.mark.parametrize("name", ["a city of five", "five lack a number", "five flags", "a class of five"])
 def test_membership_counts_what_a_release_names(gate: Gate, name: str) -> None:
     table, count = TABLES[name]

@@ -119,7 +119,10 @@ def test_a_class_of_few_rows_is_not_named_where_rows_are_given() -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda: fl.release(Ridge().fit(TABLE[["age"]], Y), NOISE, rows=(TABLE, Y)), "Leave it out"),
+        (
+            lambda: fl.release(Ridge().fit(TABLE[["age"]], Y), NOISE, rows=(TABLE, Y), public="preprocessing"),
+            "Leave it out",
+        ),
         (
             lambda: fl.release(pipeline(OneHotEncoder()).fit(TABLE, Y), NOISE, public="levels", rows=(TABLE, Y)),
             "where public='nothing'",

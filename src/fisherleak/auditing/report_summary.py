@@ -445,6 +445,8 @@ class MembershipFound(Record, kw_only=True):
     count: int
     false_positives: float
     recognised: int = 0
+    recognised_at_most: bool = False
+    """Whether fewer may be recognised, so that accuracies are upper bounds."""
     note: str = ""
     rows: tuple[MemberRow, ...]
     renamed: ClassVar[Mapping[str, str]] = {

@@ -174,30 +174,30 @@ class Queried:
     width: int
     folded: bool = False
 
-    def features(self, X_query: TableLike) -> NDArray[np.float64]:
-        """(m, d), finite."""
+    def features(self, X_query: TableLike, name: str = "X_query") -> NDArray[np.float64]:
+        """(m, d), finite; ``name`` is what the caller calls these rows."""
         table = as_table(X_query)
         if table.lazy:
-            raise InvalidInputError("X_query must be in memory; it is a Dask array. Pass X_query.compute().")
-        values = self._as_they_are(table) if self.model is None else self._prepared(table)
+            raise InvalidInputError(f"{name} must be in memory; it is a Dask array. Pass {name}.compute().")
+        values = self._as_they_are(table, name) if self.model is None else self._prepared(table)
         found = np.asarray(host(values), dtype=np.float64)
         if not np.isfinite(found).all():
             row = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
             raise InvalidInputError(
-                f"X_query must be finite behind the preprocessing; row {row} is not. Drop or fill it."
+                f"{name} must be finite behind the preprocessing; row {row} is not. Drop or fill it."
             )
         return found
 
-    def _as_they_are(self, table: Table) -> Any:
+    def _as_they_are(self, table: Table, name: str) -> Any:
         if len(table.names) != self.width:
-            raise InvalidInputError(f"X_query must have the {self.width} columns of X; got {len(table.names)}.")
+            raise InvalidInputError(f"{name} must have the {self.width} columns of X; got {len(table.names)}.")
         if not table.is_frame:
             return table.values
         if self.names is not None and list(self.names) != table.names:
-            raise InvalidInputError("X_query must have the columns of X, in their order. Use X_query[X.columns].")
-        text = [name for j, name in enumerate(table.names) if not table.is_numeric(j)]
+            raise InvalidInputError(f"{name} must have the columns of X, in their order. Use {name}[X.columns].")
+        text = [column for j, column in enumerate(table.names) if not table.is_numeric(j)]
         if text:
-            raise InvalidInputError(f"Column '{text[0]}' of X_query is not numeric. Encode it as it was in X.")
+            raise InvalidInputError(f"Column '{text[0]}' of {name} is not numeric. Encode it as it was in X.")
         return np.column_stack([table.numbers(j) for j in range(self.width)])
 
     def _prepared(self, table: Table) -> Any:

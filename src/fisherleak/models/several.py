@@ -148,17 +148,15 @@ def known_classes(estimator: Estimator) -> NDArray[Any]:
         raise InvalidInputError(
             f"y has one class only ({classes[0]}); {type(estimator).__name__} needs rows of both classes."
         )
-    if classes.ndim != 1:
-        raise UnsupportedModelError(
-            f"{type(estimator).__name__} with several labels for each row is not supported: fit one model for each."
-        )
     return classes
 
 
 def class_numbers(estimator: Estimator, y: Any) -> Any:
     """Codes 0 to K - 1 of labels, (n,), where they are."""
-    if y.ndim != 1:
-        raise InvalidInputError(f"y must have one dimension; got shape {tuple(y.shape)}. Use y.ravel().")
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__} with several labels for each row is not supported: fit one model for each."
+        )
     return codes_of(y, known_classes(estimator), y)
 
 

@@ -77,7 +77,7 @@ def membership_sentence(found: MembershipFound, one: str = "row") -> str:
     what = "someone's record was" if one == "row" else "someone, with all rows, was"
     return (
         f"Whether {what} in the data: the best attacker is correct at most {best} of the time about the most exposed "
-        f"{one}, and {mean} on average. Chance is 50 %."
+        f"{one}, and {'at most ' * found.recognised_at_most}{mean} on average. Chance is 50 %."
     )
 
 

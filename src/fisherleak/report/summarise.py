@@ -339,6 +339,7 @@ def _membership(audit: Audit) -> record.MembershipFound | None:
         count=membership.notable,
         false_positives=FALSE_POSITIVES,
         recognised=membership.recognised,
+        recognised_at_most=membership.recognised_at_most,
         note=membership.recognised_note,
         rows=tuple(
             record.MemberRow(

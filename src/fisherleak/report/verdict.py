@@ -301,11 +301,8 @@ def _membership(summary: Summary) -> Exposed | None:
     found = summary.membership
     if found is None:
         return None
-    correct, average, named = (
-        _correct(found.accuracy_max),
-        percent(found.accuracy_mean, EVEN),
-        _recognised(summary, found),
-    )
+    correct, named = _correct(found.accuracy_max), _recognised(summary, found)
+    average = f"{'at most ' * found.recognised_at_most}{percent(found.accuracy_mean, EVEN)}"
     return Exposed(
         _above_chance(found.accuracy_max),
         f"Membership: an attacker is correct {correct} (chance 50 %).",
@@ -321,7 +318,10 @@ def _recognised(summary: Summary, found: MembershipFound) -> str:
         return ""
     first = found.rows[0]
     name = f"row {first.row}" if summary.data.people is None else f"person {first.label}"
-    return f" Most exposed: {name}{f' and {number(found.recognised - 1)} more' if found.recognised > 1 else ''}."
+    more = (
+        f" and {'up to ' * found.recognised_at_most}{number(found.recognised - 1)} more" if found.recognised > 1 else ""
+    )
+    return f" Most exposed: {name}{more}."
 
 
 def _above_chance(accuracy: float) -> float:

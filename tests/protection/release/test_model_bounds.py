@@ -134,7 +134,7 @@ def test_diabetes_keeps_most_of_its_model(eta: float, least: float) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:This release is predicted to be no better")  # by public numbers, which are cautious
+@pytest.mark.filterwarnings("ignore:This release may be no better")  # by public numbers, which are cautious
 def test_eight_columns_of_breast_cancer_are_not_refused() -> None:
     raw, y = load_breast_cancer(return_X_y=True)
     rows = StandardScaler().fit_transform(raw[:, :8])

@@ -58,6 +58,8 @@ class Naming:
     """Which of a block of features and labels these are."""
     without: str
     """What is so without one of them, and the remedy."""
+    at_most: bool = False
+    """Whether it holds of some of these only: nobody counted of which."""
 
 
 def told_by_names(design: Design) -> tuple[Any, str]:
@@ -75,7 +77,8 @@ def told_by_names(design: Design) -> tuple[Any, str]:
         return np.where(np.any(masks, axis=0), np.inf, 0.0)
 
     said = [
-        f"{_count(design, naming):,} of {total:,} {who} can be recognised with certainty: {naming.without}"
+        f"{'Up to ' * naming.at_most}{_count(design, naming):,} of {total:,} {who} can be recognised with certainty: "
+        f"{naming.without}"
         for naming in found[:MOST_SAID]
     ]
     more = len(found) - MOST_SAID
@@ -97,7 +100,8 @@ def _count(design: Design, naming: Naming) -> int:
 def _namings(design: Design) -> Iterator[Naming]:
     numbers = [feature for feature in design.features if feature.kind == "number"]
     edge = {name for name, what in design.unsettled.items() if what == "use"}
-    yield from (_levels(feature, feature.name in edge) for feature in design.features if feature.leaving)
+    loose = _counted_loosely(design)
+    yield from (_levels(f, f.name in edge, f.name in loose) for f in design.features if f.leaving)
     for feature in numbers:
         yield from _gaps(design, feature)
     few = [feature for feature in numbers if feature.few]
@@ -113,7 +117,18 @@ def _namings(design: Design) -> Iterator[Naming]:
         yield Naming(lambda _, y: np.isin(y, rare), without)
 
 
-def _levels(feature: Feature, edge: bool) -> Naming:
+def _counted_loosely(design: Design) -> set[str]:
+    """Columns whose categories are kept by how frequent they are, where people have several rows.
+
+    Of these is known who may change which are kept: all who have one that their largest number of rows could move.
+    """
+    if design.people is None or int(design.people.sizes.max()) == 1:
+        return set()
+    leaving = {feature.name for feature in design.features if feature.leaving}
+    return leaving & {column.name for column in design.columns if column.kept is not None}
+
+
+def _levels(feature: Feature, edge: bool, loose: bool) -> Naming:
     columns, leaving = list(feature.columns), feature.leaving
 
     def rows(X: Any, _: Any) -> Mask:
@@ -127,8 +142,9 @@ def _levels(feature: Feature, edge: bool) -> Naming:
         return Naming(rows, f"{without} Keep it with `categories={own!r}`, or leave it out with `drop={own!r}`.")
     return Naming(
         rows,
-        f"without one of them a release would name other categories of '{feature.name}'. Declare all of them with `levels`, "
-        "'(missing)' too where some are missing.",
+        f"without one of them a release {'might' if loose else 'would'} name other categories of '{feature.name}'. Declare all "
+        "of them with `levels`, '(missing)' too where some are missing.",
+        loose,
     )
 
 
@@ -224,6 +240,8 @@ class MembershipFigures:
     """Rows that are told for certain, whatever the noise: their removal changes a public scale or centre, or what is named."""
     recognised_note: str = ""
     """The same in a sentence, with the remedy; nothing where there are none."""
+    recognised_at_most: bool = False
+    """Whether they are so many at most, so that every figure is an upper bound."""
 
     @property
     def measured(self) -> bool:
@@ -241,8 +259,13 @@ def membership_figures(
     by_rows = has_own_shape(leak.noise)
     leak = leak.with_noise(leak.noise.rescaled(scale)) if by_rows else leak
     certain, known, said = _recognised(trained)
+    told: Any = {
+        "recognised": known,
+        "recognised_note": said,
+        "recognised_at_most": bool(_counted_loosely(trained.design)),
+    }
     if why := _not_measured(trained, leak, by_rows):
-        return MembershipFigures(note=" ".join(filter(None, (why, said))), recognised=known, recognised_note=said)
+        return MembershipFigures(note=" ".join(filter(None, (why, said))), **told)
     kind = leak.membership_kind
     if by_rows or known_mu is None:
         mu = leak.membership(tolerance) if people is None else _without_people(leak, people, tolerance)
@@ -260,7 +283,7 @@ def membership_figures(
     listed = tuple(told_at(*pair, scale, kind) for pair in top)
     high, median = (None, None) if trained.design.lazy else _quantiles(np.asarray(mu) / scale)
     figures = (mu, float(total) / mu.shape[0], high, median, int(notable), listed)
-    return MembershipFigures(*figures, kind=kind, recognised=known, recognised_note=said)
+    return MembershipFigures(*figures, kind=kind, **told)
 
 
 def _not_measured(trained: Trained, leak: Leakage, by_rows: bool) -> str:

@@ -149,7 +149,7 @@ def _rows_of_parameters(model: Estimator, leak: Leakage, X: Any) -> tuple[Vector
     queried, folding = measurement(leak).queried, _folding(leak)
     assert queried is not None
     if folding is None:
-        return queried.features(X), None
+        return queried.features(X, "X_test"), None
     prepared = prepare(neutral(checked_model(model))[0], as_table(X))
     M = np.asarray(host(prepared.features), dtype=np.float64)
     d, filling = M.shape[1], folding.filling

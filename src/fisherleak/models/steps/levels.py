@@ -175,8 +175,7 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
         nameless = plain_levels(pooled[j]) if hidden and pooled[j] is not None else []
         rare = [level for level in plain_levels(levels) if counts[level] < few.count and level not in nameless]
         if rare:
-            rows = Counter(values)
-            pools = max(few.count, *(rows[level] + 1 for level in rare)) if few.whose is not None else few.count
+            pools = _enough_pooled(values, rare, few)
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has a category that only {counts[rare[0]]} of the {few.who} have, and "
                 f"{type(encoder).__name__} would release its name: declare the categories with categories=…, pool "
@@ -193,6 +192,17 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
                 "categories=…, "
                 "unite them with another category, leave these rows out, or pass public='levels'."
             )
+
+
+def _enough_pooled(values: Sequence[Any], rare: Sequence[Any], few: _Fewest) -> int:
+    """The least ``min_frequency`` that pools the rare levels, and so many others that the pool hides who has one."""
+    rows = Counter(values)
+    least = max([few.count, *(rows[level] + 1 for level in rare)])
+    for found in sorted({least, *(count + 1 for count in rows.values() if count >= least)}):
+        pooled = {level for level, count in rows.items() if count < found}
+        if few.having([value in pooled for value in values])[True] >= few.count:
+            return found
+    return least
 
 
 def _check_indicator(step: Estimator, flow: Flow, few: _Fewest) -> None:

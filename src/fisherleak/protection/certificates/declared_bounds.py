@@ -258,9 +258,13 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
     counts = np.bincount(np.ravel(group)[codes], minlength=len(same))
     rare = int(np.sum((counts > 0) & (counts < FEWEST)))
     if rare:
+        ordered = np.sort(
+            counts[counts > 0]
+        )  # with the next more frequent one, where the rare ones are too few for a pool
+        pools = int(ordered[max(rare, int(np.searchsorted(np.cumsum(ordered), FEWEST)) + 1) - 1]) + 1
         raise InvalidInputError(
             f"Column '{name}' has {rare} categor{'ies' if rare > 1 else 'y'} with fewer than {FEWEST} rows, which show who has "
-            f"them: pool them, OneHotEncoder(min_frequency={FEWEST}), or declare all categories with "
+            f"them: pool them, OneHotEncoder(min_frequency={max(pools, FEWEST)}), or declare all categories with "
             f"bounds={{'{name}': [...]}}."
         )
     chosen = [k for k in range(len(levels)) if counts[np.ravel(group)[k]] >= FEWEST]

@@ -37,8 +37,8 @@ from fisherleak.protection.release.penalty_and_shape import PublicPenalty
 Vector = NDArray[np.float64]
 
 USELESS = (
-    "This release is predicted to be no better than the baseline, from rows, parameters, bounds and limit alone: the noise is "
-    "as large as what the model would learn. Use a larger eta, declare narrower bounds, or get more rows."
+    "This release may be no better than the baseline. By rows, parameters, bounds and limit alone, the noise is as large as "
+    "what many models learn: use a larger eta, declare narrower bounds, or get more rows."
 )
 
 

@@ -28,7 +28,7 @@ from fisherleak.models.estimators import check_supported, set_parameters
 from fisherleak.models.rebuilt import FEW, PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.imputers import noisy_fill
-from fisherleak.models.steps.levels import check_common_classes, check_common_levels, learned_levels
+from fisherleak.models.steps.levels import check_common_classes, check_common_levels
 from fisherleak.models.steps.scalers import (
     Scale,
     check_foldable,
@@ -154,11 +154,10 @@ def release(
         check_public(public)
         if person is not None and rows is None:
             raise InvalidInputError("person says whose each of the rows is: pass rows=(X, y) too.")
-        if rows is not None and not (public == "nothing" and learned_levels(model)):
+        if rows is not None and (public != "nothing" or is_fit(model)):
             raise InvalidInputError(
-                "rows is for ObjectivePerturbation, and for encoders that learned their categories where "
-                "public='nothing': this "
-                "release needs none. Leave it out."
+                "rows is for ObjectivePerturbation, and for models of scikit-learn where public='nothing', whose categories "
+                "and classes are then counted: this release needs none. Leave it out."
             )
     if is_fit(model):
         fitted: Any = FittedRecord(model, None if rows is None else _rows_of(model, noise, rows))

@@ -215,14 +215,17 @@ def use_leaving(levels: Mapping[Any, int], present: int) -> set[Any]:
     return {level for level, count in levels.items() if edge and count > 1}
 
 
-def kept_leaving(levels: Mapping[Any, int], kept: Collection[Any], present: int) -> set[Any]:
-    """Levels of which one row less changes which levels are kept, and whether any are pooled; ``kept`` are those now."""
-    if 2 * (present - sum(levels[level] for level in kept)) > (present - 1):  # too many would be pooled
+def kept_leaving(levels: Mapping[Any, int], kept: Collection[Any], present: int, most: int = 1) -> set[Any]:
+    """Levels of which one row less changes which levels are kept, and whether any are pooled; ``kept`` are those now.
+
+    With ``most``, one person less who has up to so many rows: those of a person without whom nothing changes may be among them.
+    """
+    if 2 * (present - sum(levels[level] for level in kept)) > (present - most):  # too many would be pooled
         return {*kept}
     next_one = _often(levels)[MOST_LEVELS - 1 :][:1]
-    behind = {level for level in kept for other in next_one if (1 - levels[level], level) > (-levels[other], other)}
-    short = {level for level in kept if levels[level] == FEWEST_KEPT}
-    last = {level for level in levels if levels[level] == 1 and len(levels) == MOST_LEVELS + 1}
+    behind = {level for level in kept for other in next_one if (most - levels[level], level) > (-levels[other], other)}
+    short = {level for level in kept if levels[level] < FEWEST_KEPT + most}
+    last = {level for level in levels if levels[level] <= most and MOST_LEVELS < len(levels) <= MOST_LEVELS + most}
     return behind | short | last
 
 

@@ -133,6 +133,8 @@ class Facts:
     """Of each column."""
     who: tuple[Mapping[Any, frozenset[int]] | None, ...] = ()
     """Where categories are counted by people: for each column, whom the rare levels belong to."""
+    most_rows: int = 1
+    """Of a person."""
     values: tuple[ValuesOf | None, ...] = ()
     """Of each column of numbers with few different ones in the training rows, who has which."""
 
@@ -187,6 +189,7 @@ def _feature(
     values: ValuesOf | None,
     profile: Profile,
     choices: Choices,
+    most_rows: int,
 ) -> Feature | str:
     """A column's centre and scale or levels over the training rows, or why it cannot be used."""
     if not isinstance(fact, Counter):
@@ -208,7 +211,7 @@ def _feature(
     own: dict[str, Any] = {"pooled": pooled, "strays": strays, "gaps": gaps}
     edge = _at_edge(column, fact, who, gaps, choices)
     places = {level: k for k, level in enumerate(levels)}  # those that are pooled have the first
-    leaving = {places.get(plain_level(level), 0) for level in _leaving(column, fact, who, profile, choices)}
+    leaving = {places.get(plain_level(level), 0) for level in _leaving(column, fact, who, profile, choices, most_rows)}
     if places.get(MISSING) == 0 and gaps.lacking == FEWEST and MISSING not in _declared(column.name, fact, choices):
         leaving |= {0}
     own["leaving"] = tuple(sorted(leaving))
@@ -262,16 +265,18 @@ def _at_edge(column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, 
     return chosen or lacking or not levels_stay(counts, declared, who, max(choices.rare, FEWEST))
 
 
-def _leaving(column: Column, counts: Counter[Any], who: Who | None, profile: Profile, choices: Choices) -> set[Any]:
-    """Levels of which one less changes which levels a release names; of many levels that people have, any may be."""
+def _leaving(
+    column: Column, counts: Counter[Any], who: Who | None, profile: Profile, choices: Choices, most_rows: int
+) -> set[Any]:
+    """Levels of which one less changes which levels a release names; more of them where people have up to ``most_rows``."""
     declared = _declared(column.name, counts, choices)
     found = levels_leaving(counts, declared, who, max(choices.rare, FEWEST))
     if column.assumed and who is None and profile.levels is not None:
         found |= use_leaving(profile.levels, profile.rows - profile.nulls)
     if column.kept is not None and counts.keys() - declared - {OTHER}:
-        if who is not None or profile.levels is None:
+        if profile.levels is None:
             return {*counts}
-        found |= kept_leaving(profile.levels, column.kept, profile.rows - profile.nulls)
+        found |= kept_leaving(profile.levels, column.kept, profile.rows - profile.nulls, most_rows)
     return found
 
 
@@ -311,7 +316,9 @@ def features_of(
     who = facts.who or (None,) * len(used)
     found = {
         c.name: counter.thin(facts.values[k])
-        or _feature(c, facts.columns[k], who[k], facts.gaps[k], facts.values[k], profiles[c.name], choices)
+        or _feature(
+            c, facts.columns[k], who[k], facts.gaps[k], facts.values[k], profiles[c.name], choices, facts.most_rows
+        )
         for k, c in enumerate(used)
     }
     features = [feature for feature in found.values() if not isinstance(feature, str)]

@@ -119,4 +119,5 @@ def by_people(facts: Facts, raw: RawTable, complete: Complete, split: Split, peo
         few = {level for level, count in counts.items() if count < rare or level == OTHER}
         having[k] = {level: frozenset(person for own, person in found if own == level) for level in few}
     gaps = tuple(Gaps(g.rows, len(a), len(b)) for g, a, b in zip(facts.gaps, lacking, there, strict=True))
-    return replace(facts, columns=tuple(columns), who=tuple(having), gaps=gaps)
+    most = int(people.sizes.max())
+    return replace(facts, columns=tuple(columns), who=tuple(having), gaps=gaps, most_rows=most)
