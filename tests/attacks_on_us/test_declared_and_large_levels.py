@@ -57,3 +57,41 @@ def test_an_audit_names_what_becomes_of_missing_cells_among_what_was_given(missi
     out = tmp_path / "m.skops"
     save_model(read_table(path), Settings("y", missing=missing, bounds=BOUNDS), out, noise=1.0, random_state=0)
     assert ("missing" in _given_settings(load_model(out))) is (missing == "drop")
+
+
+def of_sixty(without: int | None = None, slip: int | None = None) -> pandas.DataFrame:
+    """Sixty categories, of which two have as many rows as the least frequent of the fifty that a guess would keep."""
+    names = [f"m{k:02d}" for k in range(58)] + ["aa", "zz"]
+    cat = [name for k, name in enumerate(names) for _ in range(14 if k < 48 else 6 if k < 58 else 13 - (name == "aa"))]
+    rng = np.random.default_rng(1)
+    frame = pandas.DataFrame({"x": rng.normal(size=len(cat)).clip(-3, 3).round(2), "cat": cat})
+    frame["y"] = (frame.x + 8.0 * (frame.cat == "zz") - 8.0 * (frame.cat == "aa")).round(2)
+    if slip is not None:
+        frame.loc[slip, "cat"] = "slip"
+    return frame if without is None else frame.drop(index=without)
+
+
+@pytest.mark.parametrize("declared", [60, 50], ids=["all", "some"])
+def test_categories_that_are_declared_are_used_whatever_the_rows(declared: int) -> None:
+    """More than fifty categories are pooled where nobody declares them: then one row can decide which."""
+    whole = of_sixty()
+    names = sorted(whole.cat.unique())
+    choices = Choices("y", levels=(("cat", tuple(names[-declared:])),), rare=5)
+
+    def rows_of(frame: pandas.DataFrame) -> dict[str, int]:
+        """How many rows have each category that the model has a coefficient for."""
+        design = design_of(from_frame(frame), choices, "linear", 0.0)
+        (feature,) = (feature for feature in design.features if feature.name == "cat")
+        return dict(zip(feature.levels[1:], np.asarray(design.X)[:, feature.columns].sum(axis=0), strict=True))
+
+    last = int(whole.index[whole.cat == "zz"][0])
+    for frame in (whole, of_sixty(without=last), of_sixty(slip=last)):
+        own = rows_of(frame)
+        assert len(own) >= 59
+        assert own == {name: np.sum(frame.cat == name) for name in own}
+
+
+def test_declared_categories_of_a_column_with_too_many_texts_are_refused_by_name() -> None:
+    frame = pandas.DataFrame({"c": [f"t{k % 1100}" for k in range(2400)], "y": np.arange(2400) % 7 + 0.5})
+    with pytest.raises(InvalidInputError, match="`levels` names 'c', which has 1100 different values: at most 1000"):
+        design_of(from_frame(frame), Choices("y", levels=(("c", ("t0", "t1")),)), "linear", 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ BOUNDS = ("--bounds", "a=-10:10", "--bounds", "y=-10:10")
 class Decided(NamedTuple):
     """What every column is taken for, the numbers that are read from it, and which columns are said to be settled by few."""
 
-    kinds: dict[str, str]
+    kinds: Mapping[str, str]
     numbers: dict[str, Any]
     named: frozenset[str]
     marked: frozenset[str]
@@ -50,7 +50,7 @@ def decided(path: Path, columns: dict[str, list[str]], gone: int | None = None) 
         for name, kind in kinds.items()
         if kind == "number"
     }
-    named = written.unsettled | use_unsettled(raw, found, profiles, None, 1)
+    named = written.unsettled | use_unsettled(raw, found, profiles, Choices("y"), 1)
     return Decided(kinds, numbers, named, written.few_settle, raw.rows, written.summed)
 
 

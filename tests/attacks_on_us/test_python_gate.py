@@ -182,3 +182,22 @@ def test_odd_arguments_are_refused_in_one_sentence(odd: str) -> None:
     given, sentence = ODD[odd]
     with pytest.raises(fl.InvalidInputError, match=sentence):
         fl.audit(MODEL, X, Y, 0.5, attacks=False, **given)
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["alone", "beside a nearly flat way"])
+def test_values_that_a_step_clips_are_refused_whatever_else_they_feed(second: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(120) < 0.5, 4.0, -1.0) + 0.5 * rng.normal(size=120)
+    frame = pandas.DataFrame({"x": x.round(3), "z": rng.normal(size=120).round(3)})
+    cost = pandas.Series((x + frame.z).round(3), name="cost")
+    ways: list[Any] = [("range", MinMaxScaler(clip=True), ["x"]), ("z", "passthrough", ["z"])]
+    ways += [("far", MinMaxScaler(feature_range=(0, 1e-4)), ["x"])] * second
+    known = ColumnTransformer(ways).fit(pandas.DataFrame({"x": [1.0, 2.0], "z": [0.0, 1.0]}))
+    model = Pipeline([("features", known), ("model", Ridge().fit(known.transform(frame), cost))])
+    policy = {"columns": {"x": {"min_error": 1.0}}, "require": {"public": "preprocessing"}}
+    with pytest.raises(fl.InvalidInputError, match="'x': a step clips some of its values"):
+        fl.audit(model, frame, cost, fl.Gaussian(0.004), policy=policy, attacks=False)
+    if second:
+        wide = ColumnTransformer(ways).fit(frame)  # within its range no step clips
+        model = Pipeline([("features", wide), ("model", Ridge().fit(wide.transform(frame), cost))])
+        assert fl.audit(model, frame, cost, fl.Gaussian(0.004), policy=policy, attacks=False).rules is not None

@@ -309,6 +309,8 @@ def test_the_grid_hides_last_bits_in_whatever_shape() -> None:
     thin: Any = SimpleNamespace(scale=1.0, unit_information_root=lambda size: root)
     assert np.all((grid_of(thin, 2) >= 2.0**-31) & (grid_of(thin, 2) <= 2.0**-29))
     np.testing.assert_array_equal(grid_of(fl.Gaussian(1.0, np.diag([4.0, 1.0])), 2), [2.0**-9, 2.0**-10])
+    assert grid_of(fl.Bounded(1.0), 10**6).shape == (10**6,)  # without a matrix of that size
+    np.testing.assert_array_equal(grid_of(fl.Bounded(1.0), 3), grid_of(fl.Bounded(1.0), 1)[0])
     np.testing.assert_array_equal(grid_of(fl.Gaussian(1.0), 2), 2.0**-10)
     assert grid_of(fl.Gaussian(5e-324), 1) == 5e-324
 

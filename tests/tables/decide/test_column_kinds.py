@@ -165,7 +165,7 @@ def test_whether_one_row_settles_that_a_number_is_used() -> None:
     def settled(name: str, values: Any, one: int = 1) -> bool:
         raw = from_frame(many(**{name: values}))
         profiles = profiles_of(raw, Choices("y"), False)
-        return name not in use_unsettled(raw, decide(raw, profiles, Choices("y")), profiles, None, one)
+        return name not in use_unsettled(raw, decide(raw, profiles, Choices("y")), profiles, Choices("y"), one)
 
     assert settled("id", np.arange(60))
     assert settled("id", np.arange(60) % 6)

@@ -104,7 +104,7 @@ def apply_to_fitted(
             "is not known, and no rule counts that. Fit without weights, or leave policy out."
         )
     _refuse_fills(policy, model, leak, y)
-    _refuse_clipped(policy, leak)
+    _refuse_clipped(policy, model, leak)
     _refuse_moved(policy, model, leak, y, settings)
     if has_own_shape(leak.noise):
         raise InvalidInputError(
@@ -152,11 +152,15 @@ def _weighted(fit: Fit) -> bool:
     return weights is not None and bool(np.ptp(host(weights)) > 0)
 
 
-def _refuse_clipped(policy: Policy, leak: Leakage) -> None:
-    """Refuse values that a step clips: no small change of them is seen, and etas say nothing of larger ones."""
+def _refuse_clipped(policy: Policy, model: Any, leak: Leakage) -> None:
+    """Refuse values that a step clips: no small change of them is seen, and etas say nothing of larger ones.
+
+    A value may reach the model by other steps too. Where some step clips, each feature that a value feeds has to move with it.
+    """
     import pandas
 
     table = measurement(leak).table
+    clips = not is_fit(model) and any(getattr(step, "clip", False) for step in every_step(checked_model(model)))
     for attribute in measurement(leak).information.attributes:
         if (
             attribute.directions is not None
@@ -164,7 +168,8 @@ def _refuse_clipped(policy: Policy, leak: Leakage) -> None:
             and attribute.columns
             and attribute.name in table.names
         ):
-            still = ~attribute.directions.any(axis=(1, 2))
+            moving = attribute.directions.any(axis=2)  # of every row, each feature
+            still = ~(moving.all(axis=1) if clips else moving.any(axis=1))
             if not pandas.isna(table.column(table.names.index(attribute.name))[still]).all():
                 raise InvalidInputError(
                     f"The policy '{policy.source}' cannot be checked for '{attribute.name}': a step clips some of its values, "

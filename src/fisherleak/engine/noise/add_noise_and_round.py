@@ -201,8 +201,9 @@ def grid_of(noise: Noise, size: int) -> Vector:
     told = calibration_of(noise)
     if told is not None and told.least is not None:
         return np.full(size, grid_below(noise.scale * told.least))  # of the shape itself the grid would tell
-    root = noise.unit_information_root(size)
-    least = np.ones(size) if root is None or not size else _least_deviations(np.asarray(root))
+    alike = getattr(noise, "alike", False)
+    root = noise.unit_information_root(min(size, 1) if alike else size)
+    least = np.ones(size) if root is None or not size else np.resize(_least_deviations(np.asarray(root)), size)
     return np.array([grid_below(noise.scale * deviation) for deviation in least.tolist()])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class Bounded(OneDraw):
     Bounded(limit=0.01)
     """
 
+    alike: ClassVar[bool] = True
+    """Every parameter has the same noise, whatever the others have: what holds for one holds for all."""
     limit: float
     calibrated: Calibration | None = field(default=None, repr=False, compare=False)
 

@@ -203,8 +203,16 @@ def trained_as_read(
 
 def _with_stated(settings: Settings, own: Settings) -> Settings:
     """Settings with what others say of columns too."""
-    lists = ("numbers", "categories", "drop")
-    return replace(settings, **{name: tuple(sorted({*getattr(settings, name), *getattr(own, name)})) for name in lists})
+
+    def both(mine: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted({*mine, *others}))
+
+    return replace(
+        settings,
+        numbers=both(settings.numbers, own.numbers),
+        categories=both(settings.categories, own.categories),
+        drop=both(settings.drop, own.drop),
+    )
 
 
 @dataclass(frozen=True)

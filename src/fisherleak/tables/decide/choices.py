@@ -58,6 +58,11 @@ class Choices:
     bounds: tuple[tuple[str, tuple[float, float]], ...] = ()
     """(low, high) of numbers and of the target that are declared, by column: centre and scale follow from them."""
 
+    @property
+    def declared(self) -> frozenset[str]:
+        """Columns whose levels are declared."""
+        return frozenset(name for name, _ in self.levels)
+
     def within(self, name: str) -> tuple[float, float] | None:
         """The bounds that were declared for a column."""
         return dict(self.bounds).get(name)

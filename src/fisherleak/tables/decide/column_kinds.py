@@ -81,7 +81,7 @@ def _decided(name: str, dtype: Any, profile: Profile | None, choices: Choices) -
         return _empty(name, choices)
     if name == choices.target:
         return Column(name, "target", False, "what the model predicts")
-    column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile, pooling=name != choices.group)
+    column = _told(name, dtype, profile, choices) or _guessed(name, dtype, profile, choices)
     if name == choices.group:
         also = "forms the groups"
         if column.kind == "ignored":
@@ -123,16 +123,20 @@ def _told(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column |
     if name in choices.categories:
         if not is_plain(dtype):
             raise InvalidInputError(f"`categories` names '{name}', which holds {dtype}: make it text first.")
-        count = _count(profile)
-        if profile.levels is None or len(profile.levels) > MOST_FORCED:
-            raise InvalidInputError(
-                f"`categories` names '{name}', which has {count} different values: at most {MOST_FORCED} are possible."
-            )
-        return Column(name, "category", False, _rare(profile.levels), len(profile.levels))
+        _check_count(f"`categories` names '{name}'", profile)
+        levels = profile.levels or {}
+        return Column(name, "category", False, _rare(levels), len(levels))
     return None
 
 
-def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
+def _check_count(asked: str, profile: Profile) -> None:
+    if profile.levels is None or len(profile.levels) > MOST_FORCED:
+        raise InvalidInputError(
+            f"{asked}, which has {_count(profile)} different values: at most {MOST_FORCED} are possible."
+        )
+
+
+def _guessed(name: str, dtype: Any, profile: Profile, choices: Choices) -> Column:
     sort = sort_of(dtype)
     if INDEX_LEVEL.match(name):
         return Column(
@@ -154,8 +158,14 @@ def _guessed(name: str, dtype: Any, profile: Profile, pooling: bool) -> Column:
         return Column(name, "ignored", True, f"holds {dtype}; make it a number to use it")
     if sort == "other":
         return Column(name, "ignored", True, f"holds {dtype}, which a linear model cannot use")
-    levels, present, use = profile.levels, profile.rows - profile.nulls, use_of_texts(profile, pooling)
+    levels, present = profile.levels, profile.rows - profile.nulls
     count = None if levels is None else len(levels)
+    if (
+        name in choices.declared and count != 1
+    ):  # how often a category occurs decides nothing of those that are declared
+        _check_count(f"`levels` names '{name}'", profile)
+        return Column(name, "category", True, _rare(levels or {}), count)
+    use = use_of_texts(profile, name != choices.group)
     if use == "one value":
         return Column(name, "ignored", True, "has one value only", 1)
     if levels is None or use == "names":

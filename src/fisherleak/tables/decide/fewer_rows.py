@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fisherleak.tables.decide.choices import sort_of
+from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.decide.column_kinds import FEWEST_KEPT, Column, looks_like_id, use_of_texts
 from fisherleak.tables.decide.profile import LONG, Numbers, Order, Profile
 from fisherleak.tables.read.parts import RawTable
@@ -24,7 +24,7 @@ FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 
 
 def use_unsettled(
-    raw: RawTable, columns: Sequence[Column], profiles: Mapping[str, Profile], group: str | None, one: int
+    raw: RawTable, columns: Sequence[Column], profiles: Mapping[str, Profile], choices: Choices, one: int
 ) -> frozenset[str]:
     """The columns whose use nobody asked for, and might be another without so many rows.
 
@@ -38,7 +38,9 @@ def use_unsettled(
         if sort == "number" and profile.numbers is not None:
             unsettled = _number_unsettled(column.name, profile, one)
         elif sort in ("text", "bool") and profile.levels is not None:
-            pooling = column.name != group
+            if column.name in choices.declared:
+                continue
+            pooling = column.name != choices.group
             uses = {use_of_texts(each, pooling) for each in (profile, *_fewer_texts(profile, one))} - {"one value"}
             unsettled = len({use in ("pooled", "category") for use in uses}) > 1
         else:

@@ -314,7 +314,7 @@ def _looked_at(
     profiles = profiles_of(raw, choices, far)
     columns = decide(raw, profiles, choices)
     unsettled: dict[str, Literal["reading", "use"]] = dict.fromkeys(
-        use_unsettled(raw, columns, profiles, choices.group, one), "use"
+        use_unsettled(raw, columns, profiles, choices, one), "use"
     )
     unsettled |= dict.fromkeys(written.unsettled, "reading")
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
