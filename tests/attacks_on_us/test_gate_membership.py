@@ -233,6 +233,15 @@ def test_a_mark_that_another_column_settles_is_refused_too(gate: Gate) -> None:
     assert "settle whether the marks in the numbers of 'other'" in said
 
 
+def test_a_mark_that_one_cell_settles_is_said_without_a_policy_too() -> None:
+    rng = np.random.default_rng(0)
+    amounts = [f"{k},{rng.integers(100, 999)}" for k in range(1, 61)]
+    for cell, said in (("5,5", True), ("5,555", False)):
+        table = pandas.DataFrame({"a": [cell, *amounts], "y": np.arange(61) % 7 + 0.5})
+        decided = " ".join(design_of(from_frame(table), Choices("y"), "linear", 0.0).decided)
+        assert ("A few cells settle whether marks in numbers are decimal ones" in decided) == said
+
+
 def test_marks_that_no_cell_settles_and_rules_on_others_pass(gate: Gate) -> None:
     thousands = ("--model", "logistic", "--noise", "3", "--l2", "1", "--bounds", "inc=0:100000", "--bounds", "a=-6:6")
     assert gate(amounts(0), MEMBERS, *thousands)[0] == 0

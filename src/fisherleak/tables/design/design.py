@@ -168,6 +168,12 @@ class Design:
                 f"Without {whose} these columns might be taken for something else, which a release shows: {named}. "
                 "`numbers`, `categories` and `drop` say what they are."
             )
+        if self.few_settle_marks:
+            named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
+            sentences.append(
+                f"A few cells settle whether marks in numbers are decimal ones or stand between thousands: {named}. The unit of "
+                "all their numbers depends on it, which no figure here counts: `decimal` says which it is."
+            )
         return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
 
     def raw(self, feature: Feature, X: Vector | None = None) -> NDArray[Any]:
