@@ -171,8 +171,8 @@ class Design:
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
             sentences.append(
-                f"A few cells settle whether marks in numbers are decimal ones or stand between thousands: {named}. The unit of "
-                "all their numbers depends on it, which no figure here counts: `decimal` says which it is."
+                f"A few cells settle whether marks in numbers are decimal ones or stand between thousands: {named}. The unit "
+                "of all their numbers depends on it, which no figure here counts: `decimal` says which it is."
             )
         return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
 
