@@ -10,11 +10,10 @@ __all__ = ["OF_PEOPLE", "words_for"]
 OF_PEOPLE = {
     "eta_row": Word(
         "η of a person",
-        "Everything in all rows of one person, all columns and labels, taken together; the attacker knows the rows of everyone "
-        "else, and how many this person has. 1/η is the least error for the unit combination of these values that the release "
-        "reveals most, where every number counts in standard deviations of its column and every category by its indicators. A "
-        "value that several rows of the person have is one value, and moves in all of them. It is never below the η of a "
-        "single row of the person.",
+        "All columns and labels of all rows of one person, taken together. The attacker knows the rows of everyone else, and "
+        "how many this person has. Numbers count in standard deviations of their column, categories by their indicators. A "
+        "value that several of these rows have counts as one value. 1/η is the least error for the combination of these "
+        "values (of length 1) that the release reveals most. No single row of the person has a larger η.",
     ),
     "row": Word(
         "person",
@@ -23,8 +22,8 @@ OF_PEOPLE = {
     ),
     "cell": Word(
         "largest, mean and median η of a person's values",
-        "η of this column alone in all rows of a person together, what is the same in several of them as one value, everything "
-        "else known to the attacker: the largest over people, the average and the median. Per unit of the column.",
+        "η of this column alone in all rows of a person together, per unit of the column: the largest, the average and the "
+        "median over people. A value that several of the rows have counts as one. The attacker knows everything else.",
     ),
     "exposure": Word(
         "exposure of a person's values in a column",
@@ -33,12 +32,12 @@ OF_PEOPLE = {
     ),
     "eta_label": Word(
         "η of the label",
-        "The labels (the target) of all rows of a person together, everything else known to the attacker.",
+        "The labels (the target) of all rows of a person together. The attacker knows everything else.",
     ),
     "error_least": Word(
         "least error",
-        "1/η of the most exposed person: no unbiased attacker has a smaller standard deviation for the unit combination of a "
-        "person's values in this column that is revealed most, in the column's own unit.",
+        "1/η of the most exposed person, in the column's own unit. No unbiased attacker has a smaller standard deviation for "
+        "the combination of the person's values in this column (of length 1) that is revealed most.",
     ),
     "error_typical": Word(
         "typical least error",
@@ -60,8 +59,7 @@ OF_PEOPLE = {
     ),
     "closest": Word(
         "closest column",
-        "The column that is revealed most for its size over all rows of this person: the least error, divided by the column's "
-        "spread, is the smallest. Numbers only.",
+        "The numeric column with the smallest least error over all rows of this person, in spreads of the column.",
     ),
     "group_mean": Word(
         "mean, spread and largest η in a group",
@@ -76,10 +74,9 @@ OF_PEOPLE = {
     ),
     "attack_people": Word(
         "attacks on people",
-        "How often the attacker guesses correctly, over the noise: for the most exposed person, for the 95 % quantile (one "
-        "person in twenty is guessed more often), and for the median person. The last column counts the people who are "
-        "guessed correctly nine times in ten or more. An average hides them. Attackers who see no release have no such "
-        "figures.",
+        "How often the attacker guesses a person's value correctly, over draws of the noise: the most exposed person, the 95 "
+        "% quantile of people, and the median person. The last column counts people who are guessed correctly at least nine "
+        "times in ten. An average hides them. Attackers who see no release have no such figures.",
     ),
     "distinguishable": Word(
         "telling two values apart",
@@ -102,8 +99,8 @@ OF_PEOPLE = {
     "balance": Word(
         "equalising (IRFIL)",
         "Iteratively reweighted Fisher information loss: people with a large η get a smaller weight on all their rows and the "
-        "model is fitted again, until all have about the same η. η is computed with the weights held fixed; the weights depend "
-        "on the data too, so equal η does not mean that the whole procedure reveals as much about everyone.",
+        "model is fitted again, until all have about the same η. This η takes the weights as fixed, but they depend on the "
+        "data too. So the whole procedure may reveal more about some people than about others.",
     ),
     "gate": Word(
         "limit",
