@@ -24,8 +24,8 @@ Bounds = Annotated[
         "--bounds",
         metavar="COLUMN=LOW:HIGH",
         autocompletion=columns_to_set,
-        help="Least and largest possible value of a column: its scale and centre then follow from them, and no row changes "
-        "these. Without bounds they come from the rows. Repeatable.",
+        help="Least and largest possible value of a column. Its scale and centre then follow from these, and no row changes "
+        "them. Without bounds they come from the rows. Repeatable.",
     ),
 ]
 Over = Annotated[
@@ -44,8 +44,8 @@ Shape = Annotated[
         "--shape",
         metavar="SHAPE",
         autocompletion=offered(SHAPES),
-        help="Of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, reveals more "
-        "by itself). Without it the limit, the bounds and the number of rows decide.",
+        help="Covariance of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, reveals "
+        "more by itself). By default the limit, the bounds and the number of rows decide.",
     ),
 ]
 RowsPerPerson = Annotated[
@@ -93,7 +93,7 @@ Decimal = Annotated[
         "--decimal",
         metavar="MARK",
         autocompletion=offered(MARKS),
-        help="Decimal mark of numbers written as text: . or , (found by column).",
+        help="Decimal mark of numbers written as text: . or , (by default found for each column).",
     ),
 ]
 Na = Annotated[
@@ -102,7 +102,7 @@ Na = Annotated[
 ]
 Unite = Annotated[
     list[str] | None,
-    column("--unite", help="Take texts of this column as one that differ in case or blanks only. Repeatable."),
+    column("--unite", help="Take texts of this column as the same if only case or blanks differ. Repeatable."),
 ]
 KeepTotal = Annotated[bool, typer.Option("--keep-total", help="Keep a last row that looks like a total of the others.")]
 Levels = Annotated[
@@ -111,8 +111,8 @@ Levels = Annotated[
         "--levels",
         metavar="COLUMN=a,b,c",
         autocompletion=columns_to_set,
-        help="Categories of a column that are public, whether a row has them or not. A release pools others with fewer than 5 "
-        "rows into '(other)'. Repeatable.",
+        help="Public categories of a column, also those that no row has. A release pools others with fewer than 5 rows "
+        "into '(other)'. Repeatable.",
     ),
 ]
 Missing = Annotated[
@@ -121,13 +121,13 @@ Missing = Annotated[
         "--missing",
         metavar="WAY",
         autocompletion=offered(WAYS),
-        help="Missing cells: impute (default: filled inside the model, and counted), or drop (rows that lack one).",
+        help="Missing cells: impute (default: filled inside the model, and counted), or drop (rows with a missing cell).",
     ),
 ]
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
 Person = Annotated[
     str | None,
-    column("--person", help="Rows with the same value here are one person's: all etas are then of people."),
+    column("--person", help="Rows with the same value here belong to one person: all etas are then of people."),
 ]
 Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[
@@ -136,18 +136,21 @@ HeldOut = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        "--seed", metavar="N", help="Of the split and of simulations (default 0); never of the noise in a release."
+        "--seed", metavar="N", help="Seed of the split and of simulations (default 0), never of a release's noise."
     ),
 ]
 Delimiter = Annotated[
-    str | None, typer.Option("--delimiter", metavar="CHAR", help="Of CSV fields; found from the header by default.")
+    str | None,
+    typer.Option("--delimiter", metavar="CHAR", help="Delimiter of CSV fields; by default found from the header."),
 ]
-Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files (default utf-8).")]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", metavar="NAME", help="Encoding of CSV files (default utf-8).")
+]
 Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first line of a CSV file names the columns; where it reads like a row, one must be said.",
+        help="Whether the first line of a CSV file names the columns. Required if that line reads like a row.",
     ),
 ]
 Columns = Annotated[
@@ -183,12 +186,12 @@ Memory = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Read tables that need more than SIZE, such as 4GB, part by part, without attacks (by default more than 60 % of "
-        "what is free); with --cluster local, what its workers share.",
+        help="Read tables that need more memory than SIZE, such as 4GB, part by part, without attacks (default: 60 % of what "
+        "is free). With --cluster local: the memory that its workers share.",
     ),
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, and let no attacker learn.")
+    bool, typer.Option("--quick", help="Attack fewer rows in fewer simulated releases, without attackers that learn.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print every table and assumption.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]

@@ -16,12 +16,11 @@ LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under
 MOST_NAMED = 10
 """Columns that a sentence names at most."""
 OWN_SHAPE = (
-    "The covariance of the noise follows from these rows. Etas of rows and of their values count what it "
-    "reveals by itself. "
-    "Attacks and etas of several rows together hold it fixed, and are a little too small. Shares of values count it too: "
-    "the covariance is computed again for each value, at the same scale. For noise of least loss shares are upper bounds. "
-    "Membership, where it is measured, is how often the best test is correct, with the covariance computed again without "
-    "the row, at the same scale."
+    "The covariance of the noise was computed from these rows, so it reveals something about them. Etas of rows and of their "
+    "values count that. Attacks and etas of several rows together do not, and are a little too small. Shares of values count "
+    "it: the covariance is computed again for each value, at the same scale. For noise of least loss shares are upper bounds. "
+    "Membership, if it is measured, counts it too: the best test knows the covariance with and without the row, at the same "
+    "scale."
 )
 DEVIATIONS = "standard deviations of its column (rounded to a public grid, within 9 %)"
 WIDTHS = "units of the width of its declared bounds over √12"
@@ -93,12 +92,12 @@ def _uncovered(audit: Audit) -> Iterator[str]:
     if unbounded:
         yield (
             f"{_listed(unbounded)} {'has' if len(unbounded) == 1 else 'have'} no declared bounds: public centres and scales "
-            "follow from the rows. In columns with rules, no other value of one row changes them. In other columns it may, and "
-            "no rule covers that."
+            "follow from the rows. In columns with rules, another value in one row does not change them. In other columns it "
+            "may, and no rule covers that."
         )
     lacking = [f"'{feature.name}'" for feature in features if feature.gaps.rows and feature.kind == "number"]
     if lacking:
-        yield f"Whether a value of {_listed(lacking)} is missing is covered by no rule on columns."
+        yield f"No rule on columns covers whether a value of {_listed(lacking)} is missing."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -23,8 +23,8 @@ NOT_PROMISED: tuple[Word, ...] = (
     ),
     Word(
         "η alone says nothing about membership.",
-        "It is about the values of rows that are known to be in the data. How well an attacker can tell whether someone is "
-        "there is measured beside it, where there is a closed form.",
+        "It is about the values of rows that are known to be in the data. Membership is measured beside it, if it has a closed "
+        "form.",
     ),
     Word(
         "It is not anonymity.",
@@ -45,14 +45,14 @@ NOT_PROMISED: tuple[Word, ...] = (
     ),
     Word(
         "This page is itself derived from the data.",
-        "Its numbers, the row numbers and ids, and a noise scale that was chosen by looking at the data carry no noise. "
+        "Everything on it is without noise: figures, row numbers, ids, and a noise scale that was computed from the data. "
         "Share it as carefully as the data.",
     ),
 )
 
 PREPROCESSING = Word(
     "Preprocessing is taken as public.",
-    "Means and spreads that were learned from the data are taken as known to everyone and are not counted.",
+    "Means and spreads were learned from the data, but count as known to everyone.",
 )
 
 

@@ -21,21 +21,21 @@ class Word:
 WORDS: dict[str, Word] = {
     "eta": Word(
         "eta (η), Fisher information loss",
-        "How much the released parameters say about some values in the training data. 1/η is the smallest standard deviation "
-        "that an unbiased attacker can reach who knows everything else. Twice the η means half the error. η = 0 means that "
-        "the release says nothing about them. No value of η is safe by itself: what error is large enough is for you to say.",
+        "How much the released parameters say about some values in the training data. If an unbiased attacker knows "
+        "everything else, the standard deviation of the attacker's estimate is at least 1/η. Twice the η means half the error. "
+        "At η = 0 the release says nothing about the values. No η is safe in general: you decide which error is large enough.",
     ),
     "eta_row": Word(
         "η of a row",
-        "Everything in one row, all its columns and its label, taken together. 1/η is the least error for the unit "
-        "combination of these values that the release reveals most, where every number counts in standard deviations of its "
-        "column and every category by its indicators. Compare it between rows and not between data sets; for a number in years "
-        "or kilograms look at the columns one by one.",
+        "All columns of one row and its label, taken together. Numbers count in standard deviations of their column, "
+        "categories by their indicators. 1/η is the least error for the combination of these values (of length 1) that the "
+        "release reveals most. Compare it between rows, not between data sets. For an error in years or kilograms see the "
+        "single columns.",
     ),
     "eta_dataset": Word(
         "η of the data set",
-        "All columns and labels of all rows, taken together: the best-known combination of all values. It is never below the "
-        "η of any row, column or group, and grows with the number of rows.",
+        "All columns and labels of all rows, taken together. It is about the combination of all values that the release "
+        "reveals most, so no row, column or group has a larger η. It grows with the number of rows.",
     ),
     "eta_max": Word("η of the most exposed row", "The largest η of any row: no row is more exposed."),
     "eta_mean": Word(
@@ -54,8 +54,8 @@ WORDS: dict[str, Word] = {
     ),
     "eta_label": Word(
         "η of the label",
-        "The row's label (its target) alone, everything else known to the attacker. For a class it is the η of the number "
-        "that encodes it, and not a chance of guessing it.",
+        "The row's label (its target) alone. The attacker knows everything else. For a class it is the η of the number that "
+        "encodes it, not the chance of guessing it.",
     ),
     "row": Word(
         "row",
@@ -64,8 +64,7 @@ WORDS: dict[str, Word] = {
     ),
     "closest": Word(
         "closest column",
-        "The column of this row that is revealed most for its size: the least error, divided by the column's spread, is the "
-        "smallest. Numbers only.",
+        "The numeric column of this row with the smallest least error, in spreads of the column.",
     ),
     "exposure": Word(
         "exposure of a cell",
@@ -80,8 +79,8 @@ WORDS: dict[str, Word] = {
     ),
     "cell": Word(
         "largest, mean and median η of a cell",
-        "η of this column alone, row by row, everything else known to the attacker: the largest over the rows, the "
-        "average and the median. Per unit of the column.",
+        "η of this column alone in each row, per unit of the column: the largest, the average and the median over rows. The "
+        "attacker knows everything else.",
     ),
     "error_least": Word(
         "least error",
@@ -100,17 +99,16 @@ WORDS: dict[str, Word] = {
     ),
     "revealed": Word(
         "share of a value revealed",
-        "At most this part of the variance of a number is revealed, on average, to an attacker who knows everything else, from "
-        "0 to 100 % for every column and unit. The attacker believes beforehand that the value is normal, around the column's "
-        "mean with spread s. The share is (η̄ s)² / (1 + (η̄ s)²), with η̄² the mean of η² over that belief, the "
-        "model refitted "
-        "for each value (van Trees' inequality). At 50 %, the release reveals as much as the attacker knew before. "
-        "Categories have no such share: see the attacks on them.",
+        "At most this part of the variance of a number is revealed, on average, to an attacker who knows everything else, "
+        "from 0 to 100 % for every column and unit. Beforehand the attacker believes that the value is normal, around the "
+        "column's mean, with spread s. η̄² is the mean of η² over that belief; the model is fitted again for each value. The "
+        "share is (η̄ s)² / (1 + (η̄ s)²), by van Trees' inequality. At 50 % the release reveals as much as the attacker knew "
+        "before. Categories have no such share: see the attacks on them.",
     ),
     "revealed_high": Word(
         "95 % and median",
-        "For one row in twenty a larger share is revealed than the first figure, and for half of the rows a larger one than "
-        "the second.",
+        "In 5 % of the rows a larger share is revealed than the first figure, in half of the rows a larger one than the "
+        "second.",
     ),
     "revealed_spread": Word(
         "spread started from",
@@ -129,14 +127,13 @@ WORDS: dict[str, Word] = {
     ),
     "sigma": Word(
         "sigma (σ), the scale of the noise",
-        "The size of the noise that is added to each released parameter, per standard deviation of its column: its standard "
-        "deviation if it is Gaussian. Every η is proportional to 1/σ: twice the noise, half the η, "
-        "twice the least error. That is exact.",
+        "The size of the noise on each released parameter, per standard deviation of its column. For Gaussian noise it is the "
+        "standard deviation. Every η is exactly proportional to 1/σ: twice the noise, half the η, twice the least error.",
     ),
     "utility": Word(
         "utility",
-        "How well the released model does its work: the average over draws of the noise, with the range that nine draws in "
-        "ten fall into. Between the scales that were tried, it is read off a straight line in the logarithm of σ.",
+        "How well the released model predicts: the average over draws of the noise, and the range of nine draws in ten. "
+        "Between the noise scales that were tried it is interpolated, linearly in the logarithm of σ.",
     ),
     "without_noise": Word("without noise", "The utility of the model as it was fitted, before noise is added."),
     "utility_baseline": Word(
@@ -151,15 +148,14 @@ WORDS: dict[str, Word] = {
     ),
     "baseline": Word(
         "baseline",
-        "The accuracy of guessing from how common each value is, without the release and without the row's other columns. "
-        "What lies above it is due to the release only where it also lies above the attacker “no model, other "
-        "columns”, who sees no release.",
+        "The accuracy of guessing from how common each value is, without the release and without the row's other columns. An "
+        "attacker gains from the release only what is above this and above “no model, other columns”, who sees no release.",
     ),
     "attack_people": Word(
         "attacks on single rows",
-        "How often the attacker guesses correctly, over the noise: for the most exposed row, for the 95 % quantile (one row in "
-        "twenty is guessed more often), and for the median row. The last column counts the rows that are guessed correctly "
-        "nine times in ten or more. An average hides these rows. Attackers who see no release have no such figures.",
+        "How often the attacker guesses a row correctly, over draws of the noise: the most exposed row, the 95 % quantile of "
+        "rows, and the median row. The last column counts rows that are guessed correctly at least nine times in ten. An "
+        "average hides these rows. Attackers who see no release have no such figures.",
     ),
     "distinguishable": Word(
         "telling two values apart",
@@ -169,8 +165,8 @@ WORDS: dict[str, Word] = {
     ),
     "hcr": Word(
         "least error between two values",
-        "No unbiased estimate of which of the two values it is, as 0 or 1, has a smaller standard deviation for any row: the "
-        "bound of Hammersley, Chapman and Robbins, from the chi-square divergence of the two releases.",
+        "Call the two values 0 and 1. No unbiased estimate of which one it is has a smaller standard deviation, for any row: "
+        "the bound of Hammersley, Chapman and Robbins, from the chi-square divergence of the two releases.",
     ),
     "membership": Word(
         "membership",
@@ -190,8 +186,8 @@ WORDS: dict[str, Word] = {
     "balance": Word(
         "equalising (IRFIL)",
         "Iteratively reweighted Fisher information loss: rows with a large η get a smaller weight and the model is fitted "
-        "again, until all rows have about the same η. η is computed with the weights held fixed; the weights depend on the "
-        "data too, so equal η does not mean that the whole procedure reveals as much about everyone.",
+        "again, until all rows have about the same η. This η takes the weights as fixed, but they depend on the data too. So "
+        "the whole procedure may reveal more about some rows than about others.",
     ),
     "gate": Word(
         "limit",
@@ -199,13 +195,13 @@ WORDS: dict[str, Word] = {
     ),
     "policy": Word(
         "policy",
-        "The limits that those responsible for the data set, in a file. A rule about something that was not measured "
-        "fails. The release passes if every rule passes.",
+        "A file of rules, from those who are responsible for the data. A rule about something that was not measured fails. The "
+        "release passes if every rule passes.",
     ),
     "rows_used": Word(
         "rows",
-        "The rows that were read, less those that were dropped, are used. Those the model is fitted on are the ones whose "
-        "exposure is measured; the others are held out to measure utility.",
+        "Rows that were read, without those that were dropped. The model is fitted on the training rows, whose exposure is "
+        "measured. The others are held out to measure utility.",
     ),
     "l2": Word(
         "l2",
@@ -233,14 +229,14 @@ WORDS: dict[str, Word] = {
     "steps": Word("steps", "Newton steps that the fit took."),
     "finite_difference": Word(
         "spot check by refitting",
-        "For a few rows the value was changed a little, the model fitted again, and the change of its parameters compared with "
-        "what the formula says: the largest difference, relative to η.",
+        "For a few rows we changed a value a little and fitted the model again. This is the largest difference between the "
+        "change of the parameters and what the formula says, relative to η.",
     ),
     "seconds": Word("seconds", "How long each step of the audit took."),
     "seed": Word(
         "seed",
-        "Where the random numbers of this audit start: the split, the draws of noise for the utility curve. Run again with the "
-        "same seed, data and versions, it gives the same numbers.",
+        "Where this audit's random numbers start, for the split and the draws of noise in the utility curve. The same seed, "
+        "data and versions give the same numbers again.",
     ),
     "sha256": Word(
         "data hash (SHA-256)",
@@ -252,11 +248,10 @@ WORDS: dict[str, Word] = {
 OF_PEOPLE = {
     "eta_row": Word(
         "η of a person",
-        "Everything in all rows of one person, all columns and labels, taken together; the attacker knows the rows of everyone "
-        "else, and how many this person has. 1/η is the least error for the unit combination of these values that the release "
-        "reveals most, where every number counts in standard deviations of its column and every category by its indicators. A "
-        "value that several rows of the person have is one value, and moves in all of them. It is never below the η of a "
-        "single row of the person.",
+        "All columns and labels of all rows of one person, taken together. The attacker knows the rows of everyone else, and "
+        "how many this person has. Numbers count in standard deviations of their column, categories by their indicators. A "
+        "value that several of these rows have counts as one value. 1/η is the least error for the combination of these "
+        "values (of length 1) that the release reveals most. No single row of the person has a larger η.",
     ),
     "row": Word(
         "person",
@@ -265,8 +260,8 @@ OF_PEOPLE = {
     ),
     "cell": Word(
         "largest, mean and median η of a person's values",
-        "η of this column alone in all rows of a person together, what is the same in several of them as one value, everything "
-        "else known to the attacker: the largest over people, the average and the median. Per unit of the column.",
+        "η of this column alone in all rows of a person together, per unit of the column: the largest, the average and the "
+        "median over people. A value that several of the rows have counts as one. The attacker knows everything else.",
     ),
     "exposure": Word(
         "exposure of a person's values in a column",
@@ -275,12 +270,12 @@ OF_PEOPLE = {
     ),
     "eta_label": Word(
         "η of the label",
-        "The labels (the target) of all rows of a person together, everything else known to the attacker.",
+        "The labels (the target) of all rows of a person together. The attacker knows everything else.",
     ),
     "error_least": Word(
         "least error",
-        "1/η of the most exposed person: no unbiased attacker has a smaller standard deviation for the unit combination of a "
-        "person's values in this column that is revealed most, in the column's own unit.",
+        "1/η of the most exposed person, in the column's own unit. No unbiased attacker has a smaller standard deviation for "
+        "the combination of the person's values in this column (of length 1) that is revealed most.",
     ),
     "error_typical": Word(
         "typical least error",
@@ -302,8 +297,7 @@ OF_PEOPLE = {
     ),
     "closest": Word(
         "closest column",
-        "The column that is revealed most for its size over all rows of this person: the least error, divided by the column's "
-        "spread, is the smallest. Numbers only.",
+        "The numeric column with the smallest least error over all rows of this person, in spreads of the column.",
     ),
     "group_mean": Word(
         "mean, spread and largest η in a group",
@@ -318,10 +312,9 @@ OF_PEOPLE = {
     ),
     "attack_people": Word(
         "attacks on people",
-        "How often the attacker guesses correctly, over the noise: for the most exposed person, for the 95 % quantile (one "
-        "person in twenty is guessed more often), and for the median person. The last column counts the people who are "
-        "guessed correctly nine times in ten or more. An average hides them. Attackers who see no release have no such "
-        "figures.",
+        "How often the attacker guesses a person's value correctly, over draws of the noise: the most exposed person, the 95 "
+        "% quantile of people, and the median person. The last column counts people who are guessed correctly at least nine "
+        "times in ten. An average hides them. Attackers who see no release have no such figures.",
     ),
     "distinguishable": Word(
         "telling two values apart",
@@ -344,8 +337,8 @@ OF_PEOPLE = {
     "balance": Word(
         "equalising (IRFIL)",
         "Iteratively reweighted Fisher information loss: people with a large η get a smaller weight on all their rows and the "
-        "model is fitted again, until all have about the same η. η is computed with the weights held fixed; the weights depend "
-        "on the data too, so equal η does not mean that the whole procedure reveals as much about everyone.",
+        "model is fitted again, until all have about the same η. This η takes the weights as fixed, but they depend on the "
+        "data too. So the whole procedure may reveal more about some people than about others.",
     ),
     "gate": Word(
         "limit",
