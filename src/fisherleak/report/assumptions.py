@@ -39,8 +39,8 @@ def assumptions_of(audit: Audit) -> list[str]:
     known = "all other rows and that one" if people is None else "all rows of all others and those of that person"
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
-        f"Etas of rows, groups and the whole data are in standard deviations: every number counts in {_units(audit)}, every "
-        f"category by its indicators, and the label counts {_label_unit(design.target)}. "
+        f"Etas of rows, groups and the whole data put all values on one scale. Numbers count in {_units(audit)}, categories by "
+        f"their indicators, and the label counts {_label_unit(design.target)}. "
         "Etas of single columns are in the column's own unit.",
         f"{noise_words(audit.noise.noise, 4)} is added to every coefficient times its column's scale, and to the "
         f"intercept at public centres. {audit.noise.note}",
@@ -124,17 +124,17 @@ def _label_unit(target: Target) -> str:
 
 def _classes_sentence(count: int) -> str:
     return (
-        f"The label is one of {count} classes, counted as {count} numbers of which its own is one and the others are zero, "
-        "moved so that their sum stays: another class is a move of length √2. Eta of a label is per unit of such a move, and "
-        "no chance of guessing the class."
+        f"The label is one of {count} classes. It counts as {count} numbers: one for its own class, zero for the others. "
+        "Changes keep their sum, and another class is a change of length √2. Eta of a label is per unit of such a change. "
+        "It is not the chance of guessing the class."
     )
 
 
 def _people_sentence(column: str | None, people: int, rows: int) -> str:
     return (
-        f"The {rows} training rows belong to {people} people, by '{column}': all rows of a person are one set. Etas of "
-        "people, and of their values in a column, take all rows of the person together, and a value that several of these "
-        "rows have counts as one value. How many rows each person has is public."
+        f"The {rows} training rows belong to {people} people, by '{column}'. Etas of people, and of their values in a column, "
+        "take all rows of the person together. A value that several of these rows have counts as one value. How many rows "
+        "each person has is public."
     )
 
 
