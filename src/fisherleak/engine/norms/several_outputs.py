@@ -5,7 +5,7 @@ Mathematics: 2.5, ``docs/mathematics/norms.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,10 +17,10 @@ from fisherleak._support.arrays import Array, host, like, namespace, on_accelera
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.information import Information, Product, Release, Releases, certain_norm, rounding_of, set_norm
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute, gaps_of
+from fisherleak.engine.jacobian.perturbation import Attribute, gaps_of, local_directions
 from fisherleak.engine.norms.eigenvalues.largest import CANCELLED, WANTED, top_of_matrices
 from fisherleak.engine.norms.kernels import pays_for_loading
-from fisherleak.engine.norms.output_sets import GramParts, column_norms, identity, set_product_of
+from fisherleak.engine.norms.output_sets import GramParts, by_products_at_once, column_norms, identity, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, gather, map_rows
@@ -48,8 +48,8 @@ class SeveralOutputs(Release):
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         chosen = self.jacobian.named(attributes)
         xp = namespace(self.jacobian.B)
-        squares = _example_squares((self,), chosen, label)
-        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
+        squares = _example_squares((self,), [chosen], label)
+        return map_rows(lambda x: xp.sqrt(xp.clip(x[:, 0], 0.0, None)), squares)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
@@ -58,12 +58,24 @@ class SeveralOutputs(Release):
             plain = [attribute for attribute in plain if len(attribute.columns) == 1]
         others = [attribute for attribute in chosen if attribute not in plain]
         squares = [self._cell_squares(plain)] if plain else []
-        blocks = [self.example_norms([attribute], False) for attribute in others]
-        return cells_in_order(squares, blocks, [*plain, *others], chosen, self.jacobian.B)
+        return cells_in_order(squares, self._norms_of_each(others), [*plain, *others], chosen, self.jacobian.B)
+
+    def _norms_of_each(self, attributes: Sequence[Attribute]) -> list[Array]:
+        """``example_norms`` of each attribute by itself: what they share is computed once for a block of rows."""
+        curved = [a.name for a in attributes if a.curved]
+        together = [a for a in attributes if a.name not in curved]
+        found = {name: self.example_norms([a], False) for a in attributes for name in [a.name] if name in curved}
+        if together:
+            xp = namespace(self.jacobian.B)
+            squares = _example_squares((self,), [[a] for a in together], False)
+            for k, a in enumerate(together):
+                found[a.name] = map_rows(lambda x, k=k: xp.sqrt(xp.clip(x[:, k], 0.0, None)), squares)
+        return [found[a.name] for a in attributes]
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
-        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.curved]
+        wide = by_products_at_once(self.jacobian)
+        plain = [attribute for attribute in chosen if (wide or attribute.size == 1) and not attribute.curved]
         norms = dict(zip((a.name for a in plain), column_norms(self.jacobian, plain), strict=True)) if plain else {}
         norms |= {a.name: set_norm(self, [a], False, None) for a in chosen if a.name not in norms}
         return like([norms[a.name] for a in chosen], self.jacobian.B, namespace(self.jacobian.B))
@@ -71,7 +83,7 @@ class SeveralOutputs(Release):
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
         J = self.jacobian
         chosen = J.named(attributes)
-        if any(attribute.curved or (attribute.gaps and len(attribute.columns) > 1) for attribute in chosen):
+        if any(attribute.curved for attribute in chosen):
             return _written_product((self,), chosen, label)
         return set_product_of(J, chosen, label)
 
@@ -92,24 +104,34 @@ class SeveralOutputs(Release):
         J = self.jacobian
         return namespace(J.B).reshape(J.B.T @ J.B, (J.outputs, J.width, J.outputs, J.width))
 
-    def grams(self, attributes: Sequence[Attribute], label: bool) -> tuple[Callable[..., tuple[Array, Array]], int]:
+    def grams(
+        self, sets: Sequence[Sequence[Attribute]], label: bool
+    ) -> tuple[Callable[..., Iterator[tuple[Array, Array]]], int]:
         """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
 
-        For attributes that move all rows alike, but for those that lack a value.
+        For each of several sets of attributes that move all rows alike, but for those that lack a value.
         """
-        xp, own = namespace(self.jacobian.B), self.jacobian.named(attributes)
-        parts, there = GramParts.of(self.jacobian, self._middle, own), gaps_of(own, self.jacobian.B)
-        q = int(label) * int(self.jacobian.by_label.shape[1])
+        J, xp = self.jacobian, namespace(self.jacobian.B)
+        named = [J.named(attributes) for attributes in sets]
+        every: list[tuple[GramParts, Callable[[Array], Array] | None]] = []
+        for own in named:
+            lengths = every[0][0].lengths if every else None
+            every.append((GramParts.of(J, self._middle, own, lengths=lengths), gaps_of(own, J.B)))
+        q = int(label) * int(J.by_label.shape[1])
 
-        def block(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-            G, terms = parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
-            if there is None:
-                return G, terms
-            acts = there(X)
-            acts = xp.concat([acts, xp.ones_like(G[:, 0, :q])], axis=1)
-            return G * acts[:, :, None] * acts[:, None, :], terms
+        def block(X: Array, y: Array, weights: Array | None) -> Iterator[tuple[Array, Array]]:
+            first, _ = every[0]
+            part = first.make(X, y, weights)
+            shared = first.shared(part, xp)
+            for parts, there in every:
+                G, terms = parts.gram(part, label, xp, parts.moves(X, weights), shared)
+                if there is not None:
+                    acts = xp.concat([there(X), xp.ones_like(G[:, 0, :q])], axis=1)
+                    G = G * acts[:, :, None] * acts[:, None, :]
+                    terms = terms * xp.max(acts, axis=1)  # of a row that lacks them all nothing is left to cancel
+                yield G, terms
 
-        return block, parts.values(label)
+        return block, max(parts.values(label) for parts, _ in every)
 
     def _cell_squares(self, attributes: Sequence[Attribute]) -> Array:
         """Squares of the norms of attributes of one direction, (n, m)."""
@@ -167,8 +189,8 @@ class StackedOutputs(Releases):
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         xp = namespace(self.releases[0].jacobian.B)
-        squares = _example_squares(self.releases, attributes, label)
-        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), squares)
+        squares = _example_squares(self.releases, [attributes], label)
+        return map_rows(lambda x: xp.sqrt(xp.clip(x[:, 0], 0.0, None)), squares)
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         xp = namespace(self.releases[0].jacobian.B)
@@ -234,25 +256,37 @@ def _written_rows(
     return write(*gather(arrays, rows))
 
 
-def _example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Array:
-    """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
+def _example_squares(releases: Sequence[SeveralOutputs], sets: Sequence[Sequence[Attribute]], label: bool) -> Array:
+    """The largest eigenvalue of the sum of J_i^T J_i over releases, of each set of attributes: (n, sets).
+
+    Several sets have no attribute with a derivative of its own for every row.
+    """
     xp = namespace(releases[0].jacobian.B)
-    arrays, write = _WrittenOut.of(releases, attributes, label)
     B = releases[0].jacobian.B
     compiled = pays_for_loading(releases[0].jacobian.X, COMPILED_FROM)
-    if any(attribute.curved for each in releases for attribute in each.jacobian.named(attributes)):
+    if any(a.curved for each in releases for attributes in sets for a in each.jacobian.named(attributes)):
+        arrays, write = _WrittenOut.of(releases, sets[0], label)
 
         def by_writing(*rows: Array | None) -> Array:
             J = write(*rows)
             T = xp.matrix_transpose(J)
-            return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, compiled)
+            return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, compiled)[:, None]
 
-        return map_rows(by_writing, *arrays, most=_most(write.values, B))
-    makers = [each.grams(attributes, label) for each in releases]
-    starts = np.cumsum([0, *write.counts[:-1]]).tolist()
+        return map_rows(by_writing, *arrays, most=_most(write.values, B), width=1)
+    makers = [each.grams(sets, label) for each in releases]
+    every = [x for each in releases for x in each.jacobian.arrays]
+    count = len(every) // len(releases)
 
     def block(*rows: Array | None) -> Array:
-        pairs = [make(*rows[start : start + 3]) for start, (make, _) in zip(starts, makers, strict=True)]
+        own = [rows[k : k + count] for k in range(0, len(rows), count)]
+        streams = [make(*some) for some, (make, _) in zip(own, makers, strict=True)]
+        return xp.stack(
+            [top(attributes, own, pairs) for attributes, *pairs in zip(sets, *streams, strict=True)], axis=1
+        )
+
+    def top(
+        attributes: Sequence[Attribute], rows: Sequence[Sequence[Array | None]], pairs: Sequence[tuple[Array, Array]]
+    ) -> Array:
         values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]), compiled)
         terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
         left = np.flatnonzero(host(values < CANCELLED * terms))
@@ -261,11 +295,15 @@ def _example_squares(releases: Sequence[SeveralOutputs], attributes: Sequence[At
         found = np.array(host(values))
         for start in range(0, left.size, 16):
             some = like(left[start : start + 16], values, xp)
-            few = [None if x is None else xp.take(x, some, axis=0) for x in rows]
-            found[left[start : start + 16]] = np.linalg.norm(host(write(*few)), 2, axis=(1, 2)) ** 2
+            few: list[Array | None] = []
+            for each, own in zip(releases, rows, strict=True):
+                X, *others = (None if x is None else xp.take(x, some, axis=0) for x in own)
+                few += [X, *others, *local_directions(each.jacobian.named(attributes), X, B)]
+            written = host(_WrittenOut.of(releases, attributes, label)[1](*few))
+            found[left[start : start + 16]] = np.linalg.norm(written, 2, axis=(1, 2)) ** 2
         return like(found, values, xp)
 
-    return map_rows(block, *arrays, most=_most(sum(values for _, values in makers), B))
+    return map_rows(block, *every, most=_most(sum(values for _, values in makers), B), width=len(sets))
 
 
 def _written_product(releases: Sequence[SeveralOutputs], attributes: Sequence[Attribute], label: bool) -> Product:
