@@ -62,15 +62,17 @@ class SeveralOutputs(Release):
 
     def _norms_of_each(self, attributes: Sequence[Attribute]) -> list[Array]:
         """``example_norms`` of each attribute by itself: what they share is computed once for a block of rows."""
-        curved = [a.name for a in attributes if a.curved]
-        together = [a for a in attributes if a.name not in curved]
-        found = {name: self.example_norms([a], False) for a in attributes for name in [a.name] if name in curved}
-        if together:
-            xp = namespace(self.jacobian.B)
-            squares = _example_squares((self,), [[a] for a in together], False)
-            for k, a in enumerate(together):
-                found[a.name] = map_rows(lambda x, k=k: xp.sqrt(xp.clip(x[:, k], 0.0, None)), squares)
-        return [found[a.name] for a in attributes]
+        if any(attribute.curved for attribute in attributes):
+            return [self.example_norms([attribute], False) for attribute in attributes]
+        if not attributes:
+            return []
+        xp = namespace(self.jacobian.B)
+        squares = _example_squares((self,), [[attribute] for attribute in attributes], False)
+
+        def of(place: int) -> Array:
+            return map_rows(lambda x: xp.sqrt(xp.clip(x[:, place], 0.0, None)), squares)
+
+        return [of(place) for place in range(len(attributes))]
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         chosen = self.jacobian.named(attributes)
@@ -298,6 +300,7 @@ def _example_squares(releases: Sequence[SeveralOutputs], sets: Sequence[Sequence
             few: list[Array | None] = []
             for each, own in zip(releases, rows, strict=True):
                 X, *others = (None if x is None else xp.take(x, some, axis=0) for x in own)
+                assert X is not None
                 few += [X, *others, *local_directions(each.jacobian.named(attributes), X, B)]
             written = host(_WrittenOut.of(releases, attributes, label)[1](*few))
             found[left[start : start + 16]] = np.linalg.norm(written, 2, axis=(1, 2)) ** 2
