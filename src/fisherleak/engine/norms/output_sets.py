@@ -356,8 +356,8 @@ class _Lacking:
         for columns, square, own in zip(self.columns, self.squares, sums, strict=True):
             k, d = len(columns), np.asarray(host(own))
             d = d[:, None, :, None] if d.shape[0] == L else d.reshape(L, k, L, k)
-            every = np.arange(L)
-            left[np.ix_(every, columns, every, columns)] -= d * square[None, :, None, :]
+            every, fed = np.arange(L), np.array(columns, dtype=np.int64)
+            left[np.ix_(every, fed, every, fed)] -= d * square[None, :, None, :]
         return like(left.reshape(L * p, L * p), total, namespace(total))
 
 
