@@ -32,6 +32,8 @@ from fisherleak.errors import FisherleakError
 from fisherleak.tables import read_table
 
 IMPORTS = [sys.executable, "-c", "import sklearn.linear_model, pandas"]
+COMMAND = "import sys; from fisherleak.cli import main; sys.exit(main())"
+"""What is installed as ``fisherleak``: older checkouts have no ``python -m fisherleak``."""
 GOAL, MOST = 2.5, 30.0
 """Seconds beyond the imports: in the median, and for any table of fewer than 20,000 rows."""
 
@@ -117,7 +119,7 @@ def main() -> None:
         folder = Path(name)
         compiled, out = str(folder / "compiled"), ["--out", str(folder / "out"), "--overwrite"]
         paths = chosen(folder, asked.tables)
-        audit = [sys.executable, "-m", "fisherleak", "audit"]
+        audit = [sys.executable, "-c", COMMAND, "audit"]
         commands = [[*audit, str(path), "--target", last_column(path), *out] for path in paths]
         for source in sources.values():  # fills the disk's cache, and compiles modules
             for command in (IMPORTS, *commands[:1]):

@@ -221,6 +221,18 @@ def normal_cdf(x: Array) -> Array:
     return like(scipy.special.ndtr(host(x)), x, namespace(x))
 
 
+def triangles_of(matrix: Array) -> tuple[Array, Array] | None:
+    """L and L^-1 with L L^T a symmetric matrix of NumPy, a twentieth of the cost of eigenvectors; None where it has none."""
+    if not is_numpy(matrix):
+        return None
+    potrf, trtri = get_lapack_funcs(("potrf", "trtri"), (matrix,))
+    lower, failed = potrf(matrix, lower=1, clean=1)
+    if failed:
+        return None
+    inverse, failed = trtri(lower, lower=1)
+    return None if failed else (lower, inverse)
+
+
 def cholesky_inverse(matrix: Array, xp: Namespace) -> Array | None:
     """The inverse of a symmetric positive definite matrix, or ``None`` where it is not one."""
     if is_numpy(matrix):

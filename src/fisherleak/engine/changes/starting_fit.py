@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots
+from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots, triangles_of
 from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, Rows, changed_hessian
 from fisherleak.engine.changes.gradient_beyond_hessian import Expansion, expanded, pays_expansion
 from fisherleak.engine.fit.minimise import Fit, risk_of_fit
@@ -163,8 +163,11 @@ class StartingFit:
 
     @cached_property
     def roots(self) -> tuple[Array, Array]:
-        """R with R R^T = H^-1, and its inverse."""
+        """R with R R^T = H^-1, and its inverse: triangular, or of eigenvectors where rounding leaves no triangle."""
         xp, scale = namespace(self.theta), self.fit.factor.scale
+        triangles = triangles_of(self.fit.factor.core)
+        if triangles is not None:
+            return scale[:, None] * triangles[0], triangles[1] / scale[None, :]
         values, vectors = xp.linalg.eigh(self.fit.factor.core)
         size = xp.sqrt(xp.clip(values, float(np.finfo(float).tiny), None))
         return scale[:, None] * vectors * size[None, :], (vectors / size[None, :]).T / scale[None, :]

@@ -216,7 +216,6 @@ class Jacobian:
         xp = namespace(self.B)
         model, V, p, places = self.model, self.slopes, self.width, places_of(attributes)
         by_label, reference = self.by_label, self.B
-        identity = xp.eye(p, dtype=self.B.dtype, device=device(self.B))
         moves = self.moves()
 
         def block(X: Array, y: Array, weights: Array | None, *local: Array) -> Array:
@@ -225,6 +224,7 @@ class Jacobian:
             parts = []
             if places:
                 E = BlockMap(places, p, local, reference)
+                identity = xp.eye(p, dtype=reference.dtype, device=device(reference))
                 moved = xp.matrix_transpose(E.after(identity))  # (b or 1, p, m)
                 # Z_i of the second formula of section 1.2, r (x) E + F (x) x with F = A V E; folded scales add V_lk g_k
                 # to r_l (section 2.6)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.grids import GAP
@@ -54,7 +55,15 @@ class GramParts:
         return None if self.folded is None else self.folded.moves_of(X, weights)
 
     @classmethod
-    def of(cls, J: Jacobian, S: Array, attributes: Sequence[Attribute], diagonal: bool = False) -> GramParts:
+    def of(
+        cls,
+        J: Jacobian,
+        S: Array,
+        attributes: Sequence[Attribute],
+        diagonal: bool = False,
+        lengths: Array | None = None,
+    ) -> GramParts:
+        """``lengths`` of other attributes are those of these."""
         xp = namespace(J.B)
         L, p = J.outputs, J.width
         E = J.map(attributes)
@@ -74,7 +83,9 @@ class GramParts:
             direct = xp.sum(picked * identity(m, J.B)[None, :, :], axis=2)
         else:
             direct = xp.reshape(picked, (picked.shape[0], m * m))
-        blocks = xp.take(xp.reshape(xp.permute_dims(S, (0, 2, 1, 3)), (L * L, p, p)), pairs, axis=0)
+        if lengths is None:
+            blocks = xp.take(xp.reshape(xp.permute_dims(S, (0, 2, 1, 3)), (L * L, p, p)), pairs, axis=0)
+            lengths = xp.reshape(xp.permute_dims(blocks, (1, 0, 2)), (p, -1))
         return cls(
             make=J.model.scores,
             first=first,
@@ -82,7 +93,7 @@ class GramParts:
             direct=direct,
             # S_kl has x on its right side and E on its left: T_l = sum_k r_k E^T S_kl x
             across=xp.reshape(xp.permute_dims(xp.reshape(after, (L, p, L, m)), (2, 1, 0, 3)), (L * p, L * m)),
-            lengths=xp.reshape(xp.permute_dims(blocks, (1, 0, 2)), (p, -1)),
+            lengths=lengths,
             VE=E.after(J.slopes),
             by_label=J.by_label,
             diagonal=diagonal,
@@ -97,27 +108,42 @@ class GramParts:
         small += 0 if self.folded is None else self.folded.values
         return int(small + pairs * (p + 1) + L * p + 5 * L * m + 3 * L * L)
 
-    def of_rows(self, part: Scores, xp: Namespace, moves: Array | None) -> tuple[Array, Array, Array, Array]:
-        """C (b, m^2 or m), T (b, L, m), N (b, L, L) and F (b, L, m)."""
-        b, L = part.r.shape
-        p, m = part.x.shape[1], self.VE.shape[1]
-        # C, T and N of the second formula of section 2.5, by pairs of outputs
-        direct = (xp.take(part.r, self.first, axis=1) * xp.take(part.r, self.second, axis=1)) @ self.direct
-        T = xp.reshape(part.r[:, :, None] * part.x[:, None, :], (b, L * p)) @ self.across
+    def shared(self, part: Scores, xp: Namespace) -> tuple[Array, Array, Array]:
+        """Of rows, whatever the attributes: products of r by pairs of outputs, r (x) x (b, L p) and N (b, L, L)."""
+        (b, L), p = part.r.shape, part.x.shape[1]
+        pairs = xp.take(part.r, self.first, axis=1) * xp.take(part.r, self.second, axis=1)
         along = xp.reshape(part.x @ self.lengths, (b, -1, p))
         lengths = (along @ part.x[:, :, None])[:, :, 0]
         places = np.zeros((L, L), dtype=np.int64)
         places[np.triu_indices(L)] = np.arange(lengths.shape[1])
         places = np.maximum(places, places.T)
         N = xp.reshape(xp.take(lengths, like(places.reshape(-1), part.x, xp), axis=1), (b, L, L))
-        T = xp.reshape(T, (b, L, m))
+        return pairs, xp.reshape(part.r[:, :, None] * part.x[:, None, :], (b, L * p)), N
+
+    def of_rows(
+        self, part: Scores, xp: Namespace, moves: Array | None, shared: tuple[Array, Array, Array] | None = None
+    ) -> tuple[Array, Array, Array, Array]:
+        """C (b, m^2 or m), T (b, L, m), N (b, L, L) and F (b, L, m)."""
+        b, L = part.r.shape
+        m = self.VE.shape[1]
+        # C, T and N of the second formula of section 2.5, by pairs of outputs
+        pairs, outer, N = self.shared(part, xp) if shared is None else shared
+        direct = pairs @ self.direct
+        T = xp.reshape(outer @ self.across, (b, L, m))
         if self.folded is not None and moves is not None and m:
             direct, T = self.folded.added(direct, T, part, moves, xp)
         return direct, T, N, part.A @ self.VE[None, :, :]
 
-    def gram(self, part: Scores, label: bool, xp: Namespace, moves: Array | None) -> tuple[Array, Array]:
+    def gram(
+        self,
+        part: Scores,
+        label: bool,
+        xp: Namespace,
+        moves: Array | None,
+        shared: tuple[Array, Array, Array] | None = None,
+    ) -> tuple[Array, Array]:
         """J_i^T J_i, (b, m + q, m + q), and the size of the terms that make its first block, (b,)."""
-        direct, T, N, F = self.of_rows(part, xp, moves)
+        direct, T, N, F = self.of_rows(part, xp, moves, shared)
         b, m = part.r.shape[0], self.VE.shape[1]
         q = self.by_label.shape[1]
         omega = part.omega[:, None, None]
@@ -225,7 +251,7 @@ BLOCKS = 2
 
 
 def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) -> Product:
-    """J_S J_S^T of attributes that move all rows alike, as a sum over rows; those with gaps feed one feature each."""
+    """J_S J_S^T of attributes that move all rows alike, but for those that lack a value, as a sum over rows."""
     xp = namespace(J.B)
     E = J.map(attributes)
     make, moves, VE, by_label = J.model.scores, J.moves(), E.after(J.slopes), J.by_label
@@ -286,52 +312,69 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
 
 @dataclass(frozen=True)
 class _Lacking:
-    """What D_i D_i^T of all rows has too much where rows lack a value: d d^T of each such feature, summed over these rows."""
+    """What D_i D_i^T of all rows has too much where rows lack a value: d d^T of its features, summed over these rows."""
 
     J: Jacobian
-    columns: tuple[int, ...]
-    squares: tuple[float, ...]
-    """Of how fast each change moves its feature."""
+    columns: tuple[tuple[int, ...], ...]
+    squares: tuple[NDArray[np.float64], ...]
+    """E E^T of each attribute, over its features."""
 
     @classmethod
     def of(cls, J: Jacobian, attributes: Sequence[Attribute]) -> _Lacking:
-        some = [(a.columns[0], a.directions) for a in attributes if a.gaps]
-        return cls(J, tuple(j for j, _ in some), tuple(1.0 if E is None else float((E**2).sum()) for _, E in some))
+        some = [(a.columns, a.directions) for a in attributes if a.gaps]
+        return cls(J, tuple(c for c, _ in some), tuple(np.eye(len(c)) if E is None else E @ E.T for c, E in some))
 
     @property
     def count(self) -> int:
         return len(self.columns)
 
     def sums(self, X: Array, r: Array, g: Array | None) -> list[Array]:
+        """Of d d^T over the rows that lack each, (L, L), or (L k, L k) where d differs by feature."""
         xp, found = namespace(self.J.B), []
-        for j in self.columns:
-            d = r if g is None else r + g[:, j][:, None] * self.J.slopes[:, j][None, :]
-            d = d * xp.astype(X[:, j] == GAP, xp.float64)[:, None]
+        for columns in self.columns:
+            d = r
+            if g is not None:
+                own = like(np.array(columns, dtype=np.int64), r, xp)
+                d = (
+                    r[:, :, None]
+                    + xp.take(self.J.slopes, own, axis=1)[None, :, :] * xp.take(g, own, axis=1)[:, None, :]
+                )
+                d = xp.reshape(d, (r.shape[0], -1))
+            d = d * xp.astype(X[:, columns[0]] == GAP, xp.float64)[:, None]
             found.append(d.T @ d)
         return found
 
     def taken_from(self, total: Array, sums: Sequence[Array]) -> Array:
-        xp, (L, p) = namespace(total), (self.J.outputs, self.J.width)
-        for j, square, own in zip(self.columns, self.squares, sums, strict=True):
-            one = identity(p, total)[:, j]
-            at = xp.reshape(own[:, None, :, None] * (one[:, None] * one[None, :])[None, :, None, :], (L * p, L * p))
-            total = total - square * at
-        return total
+        if not self.columns:
+            return total
+        L, p = self.J.outputs, self.J.width
+        left = np.array(host(total)).reshape(L, p, L, p)
+        for columns, square, own in zip(self.columns, self.squares, sums, strict=True):
+            k, d = len(columns), np.asarray(host(own))
+            d = d[:, None, :, None] if d.shape[0] == L else d.reshape(L, k, L, k)
+            every, fed = np.arange(L), np.array(columns, dtype=np.int64)
+            left[np.ix_(every, fed, every, fed)] -= d * square[None, :, None, :]
+        return like(left.reshape(L * p, L * p), total, namespace(total))
+
+
+def by_products_at_once(J: Jacobian) -> bool:
+    """Whether columns come by products: attributes of several directions do then as well."""
+    return not is_lazy(J.X) and int(J.B.shape[0]) >= MANY_PARAMETERS
 
 
 def column_norms(J: Jacobian, attributes: Sequence[Attribute]) -> list[float]:
-    """||J_j|| over all examples of attributes of one direction that all rows share, but for those that lack a value."""
+    """||J_j|| over all examples of attributes that move all rows alike, but for those that lack a value.
+
+    Of one direction each, but for ``by_products_at_once``.
+    """
     columns = _Columns(J, tuple(attributes))
-    if is_lazy(J.X) or J.B.shape[0] < MANY_PARAMETERS:
-        squares = columns.by_grams(range(len(attributes)))
-    else:
-        squares = columns.by_products()
+    squares = columns.by_products() if by_products_at_once(J) else columns.by_grams(range(len(attributes)))
     return [max(square, 0.0) ** 0.5 for square in squares]
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """The rows r (x) E_j + V g E_j + F_j (x) x of some columns j."""
+    """The rows r (x) E_j + V g E_j + F_j (x) x of the directions j of some attributes."""
 
     J: Jacobian
     attributes: tuple[Attribute, ...]
@@ -340,53 +383,79 @@ class _Columns:
         return max(1, BLOCKS * block_elements(self.J.B) // max(values, 1))
 
     def by_products(self) -> list[float]:
-        """Squared norms, as many columns at a time as a block of rows has room for."""
+        """Squared norms, as many attributes at a time as a block of rows has room for."""
         J = self.J
-        E = J.map(self.attributes)
-        places = np.arange(len(self.attributes), dtype=np.float64)[:, None]
-        state = (E.after(J.slopes).T, E.after(identity(J.width, J.B)).T, like(places, J.B, namespace(J.B)))
-        at_once = max(1, GROUP_VALUES // (8 * int(J.B.shape[1]) + 8 * int(J.B.shape[0])))
+        room = GROUP_VALUES // (8 * int(J.B.shape[1]) + 8 * int(J.B.shape[0]))
         values: list[float] = []
         residuals: list[float] = []
-        for start in range(0, len(self.attributes), at_once):
-            some = tuple(part[start : min(start + at_once, part.shape[0]), :] for part in state)
-            found = top_by_products(self._product, some, int(J.B.shape[0]), SETTLED, compiled=False)
+        ends = np.cumsum([attribute.size for attribute in self.attributes])
+        start = 0
+        while start < len(self.attributes):
+            before = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + room, side="right")))
+            places = np.arange(start, stop, dtype=np.float64)[:, None]
+            state = (like(places, J.B, namespace(J.B)),)
+            found = top_by_products(self._product, state, int(J.B.shape[0]), SETTLED, compiled=False)
             for kept, new in zip((values, residuals), found, strict=True):
                 kept += host(new).tolist()
+            start = stop
         left = [j for j, residual in enumerate(residuals) if residual > SETTLED]
-        for j, square in zip(left, self.by_grams(left), strict=True):
+        single = [j for j in left if self.attributes[j].size == 1]
+        for j, square in zip(single, self.by_grams(single), strict=True):
             values[j] = square
+        for j in left:
+            if self.attributes[j].size > 1:
+                product = set_product_of(J, [self.attributes[j]], False)
+                values[j] = product.norm(sum_rows(product.block, *product.arrays)) ** 2
         return values
 
     def _product(self, state: tuple[Array, ...], U: Array) -> Array:
-        """B sum_i Z_ij (Z_ij . B^T u_j) of a vector for each column, (c, released parameters)."""
+        """B sum_i Z_ia Z_ia^T B^T u_a of a vector for each attribute a, (c, released parameters).
+
+        Z_ia has a column for each direction of the attribute; sums over these are products with ``own``.
+        """
         J = self.J
         xp = namespace(J.B)
-        VE, E, places = state
-        there = gaps_of([self.attributes[int(j)] for j in host(places)[:, 0]], J.B)
+        some = [self.attributes[int(a)] for a in host(state[0])[:, 0]]
+        whose = np.repeat(np.arange(len(some)), [attribute.size for attribute in some])
+        whole = whose.size == len(some)  # one direction each
+        own = like(np.eye(len(some))[whose], J.B, xp)  # (m, c)
+        map_ = J.map(some)
+        there = gaps_of(some, J.B)
+        VE, E = map_.after(J.slopes), map_.after(identity(J.width, J.B)).T  # (L, m), (m, p)
         make, moves, V = J.model.scores, J.moves(), J.slopes
-        (c, L), p = VE.shape, J.width
+        (L, m), c, p = VE.shape, len(some), J.width
         inner = xp.reshape(U @ J.B, (c, L, p))
-        along = xp.reshape(xp.permute_dims(inner, (2, 0, 1)), (p, c * L))
-        onto = xp.sum(inner * E[:, None, :], axis=2).T  # what r meets, (L, c)
-        scaled = (xp.sum(inner * V[None, :, :], axis=1) * E).T  # what g meets, (p, c)
+        along = xp.reshape(xp.permute_dims(inner, (2, 1, 0)), (p, L * c))
+        each = inner if whole else xp.take(inner, like(whose, J.B, xp), axis=0)  # (m, L, p)
+        onto = xp.sum(each * E[:, None, :], axis=2).T  # what r meets, (L, m)
+        scaled = (xp.sum(each * V[None, :, :], axis=1) * E).T  # what g meets, (p, m)
+
+        def of_each(values: Array) -> Array:
+            """Of attributes, at each of their directions."""
+            return values if whole else values @ own.T
+
+        def summed(values: Array) -> Array:
+            return values if whole else values @ own
 
         def block(X: Array, y: Array, weights: Array | None) -> Sums:
             part = make(X, y, weights)
             b = part.r.shape[0]
-            F = xp.permute_dims(part.A @ VE.T[None, :, :], (0, 2, 1))  # (b, c, L)
+            F = part.A @ VE[None, :, :]  # (b, L, m)
             # Z_ij . B^T u, with Z_ij = r (x) E_j + V g E_j + F_j (x) x
-            met = xp.sum(F * xp.reshape(part.x @ along, (b, c, L)), axis=2) + part.r @ onto
+            met = xp.sum(F * of_each(xp.reshape(part.x @ along, (b, L, c))), axis=1) + part.r @ onto
             g = None if moves is None else moves(X, weights)
             met = met if g is None else met + g @ scaled
             met = met if there is None else met * there(X)
-            bent = part.x.T @ xp.reshape(F * met[:, :, None], (b, c * L))
+            bent = part.x.T @ xp.reshape(summed(F * met[:, None, :]), (b, L * c))
             return (bent, met.T @ part.r, *(() if g is None else (met.T @ g,)))
 
-        bent, by_r, *by_g = sum_rows(block, *J.arrays, most=self._most(3 * c * L + L * L))
-        back = xp.permute_dims(xp.reshape(bent, (p, c, L)), (1, 2, 0)) + by_r[:, :, None] * E[:, None, :]
+        bent, by_r, *by_g = sum_rows(block, *J.arrays, most=self._most(3 * L * m + 2 * L * c + L * L))
+        back = by_r[:, :, None] * E[:, None, :]
         if by_g:
             back = back + V[None, :, :] * (by_g[0] * E)[:, None, :]
+        back = back if whole else xp.reshape(own.T @ xp.reshape(back, (m, L * p)), (c, L, p))
+        back = back + xp.permute_dims(xp.reshape(bent, (p, L, c)), (2, 1, 0))
         return xp.reshape(back, (c, L * p)) @ J.B.T
 
     def by_grams(self, places: Sequence[int]) -> list[float]:

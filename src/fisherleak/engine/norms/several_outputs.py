@@ -5,7 +5,7 @@ Mathematics: 2.5, ``docs/mathematics/norms.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,10 +17,10 @@ from fisherleak._support.arrays import Array, host, like, namespace, on_accelera
 from fisherleak._support.namespaces import Sums
 from fisherleak.engine.information import Information, Product, StackedRows, TableInformation, written_rows
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute, gaps_of
+from fisherleak.engine.jacobian.perturbation import Attribute, gaps_of, local_directions
 from fisherleak.engine.norms.kernels import pays_for_loading
 from fisherleak.engine.norms.largest_eigenvalues import CANCELLED, WANTED, top_of_grams, top_of_matrices
-from fisherleak.engine.norms.output_sets import GramParts, column_norms, identity, set_product_of
+from fisherleak.engine.norms.output_sets import GramParts, by_products_at_once, column_norms, identity, set_product_of
 from fisherleak.engine.norms.shared_basis import cells_in_order, replaced
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import block_elements, map_rows
@@ -56,8 +56,9 @@ class SeveralOutputs(TableInformation):
         return release.jacobian
 
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        xp = namespace(self._every[0].B)
-        return map_rows(lambda x: xp.sqrt(xp.clip(x, 0.0, None)), self._example_squares(attributes, label))
+        if self._curved(attributes):
+            return self._written_norms(attributes, label)
+        return map_rows(lambda norms: norms[:, 0], self._norms_of_each([attributes], label))
 
     def cell_norms(self, attributes: Sequence[Attribute]) -> Array:
         if len(self.releases) > 1 and all(attribute.size == 1 for attribute in attributes):
@@ -70,24 +71,26 @@ class SeveralOutputs(TableInformation):
             plain = [attribute for attribute in plain if len(attribute.columns) == 1]
         others = [attribute for attribute in chosen if attribute not in plain]
         squares = [self._cell_squares(plain)] if plain else []
-        blocks = [self.example_norms([attribute], False) for attribute in others]
-        return cells_in_order(squares, blocks, [*plain, *others], chosen, self._every[0].B)
+        curved = [attribute for attribute in others if self._curved([attribute])]
+        alike = [attribute for attribute in others if attribute not in curved]
+        blocks = [self._norms_of_each([[attribute] for attribute in alike], False)] if alike else []
+        blocks += [self._written_norms([attribute], False) for attribute in curved]
+        return cells_in_order(squares, blocks, [*plain, *alike, *curved], chosen, self._every[0].B)
 
     def attribute_norms(self, attributes: Sequence[Attribute]) -> Array:
         if len(self.releases) > 1:
             return super().attribute_norms(attributes)
         chosen = self._alone.named(attributes)
-        plain = [attribute for attribute in chosen if attribute.size == 1 and not attribute.curved]
+        wide = by_products_at_once(self._alone)
+        plain = [attribute for attribute in chosen if (wide or attribute.size == 1) and not attribute.curved]
         norms = dict(zip((a.name for a in plain), column_norms(self._alone, plain), strict=True)) if plain else {}
         norms |= {a.name: self.set_norm([a], False, None) for a in chosen if a.name not in norms}
         return like([norms[a.name] for a in chosen], self._alone.B, namespace(self._alone.B))
 
     def set_product(self, attributes: Sequence[Attribute], label: bool) -> Product:
-        chosen = self._every[0].named(attributes)
-        written = any(attribute.curved or (attribute.gaps and len(attribute.columns) > 1) for attribute in chosen)
-        if written or len(self.releases) > 1:
+        if len(self.releases) > 1 or self._curved(attributes):
             return _written_product(self._every, attributes, label)
-        return set_product_of(self._alone, chosen, label)
+        return set_product_of(self._alone, self._alone.named(attributes), label)
 
     def written_out(self, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> Array:
         return written_rows(self._every, attributes, label, rows)
@@ -99,24 +102,51 @@ class SeveralOutputs(TableInformation):
         """S = B^T B by outputs, (L, p, L, p), of each release."""
         return [namespace(J.B).reshape(J.B.T @ J.B, (J.outputs, J.width, J.outputs, J.width)) for J in self._every]
 
-    def _example_squares(self, attributes: Sequence[Attribute], label: bool) -> Array:
-        """The largest eigenvalue of the sum of J_i^T J_i over releases, (n,)."""
+    def _curved(self, attributes: Sequence[Attribute]) -> bool:
+        """Whether one of them has a derivative of its own for every row."""
+        return any(attribute.curved for J in self._every for attribute in J.named(attributes))
+
+    def _written_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
+        """``example_norms`` from Jacobians that are written out."""
         arrays, write = StackedRows.of(self._every, attributes, label)
-        lead = self._every[0]
-        compiled = pays_for_loading(lead.X, COMPILED_FROM)
-        if any(attribute.curved for J in self._every for attribute in J.named(attributes)):
-            return map_rows(
-                lambda *rows: top_of_grams(write(*rows), compiled), *arrays, most=_most(write.values, lead.B)
-            )
-        makers = [_grams(J, S, attributes, label) for J, S in zip(self._every, self._middles, strict=True)]
+        B, compiled = self._every[0].B, pays_for_loading(self._every[0].X, COMPILED_FROM)
+        xp = namespace(B)
 
         def block(*rows: Array | None) -> Array:
-            pairs = [make(*own[:3]) for own, (make, _) in zip(write.split(rows), makers, strict=True)]
-            values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]), compiled)
-            terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
-            return write.again(rows, np.flatnonzero(host(values < CANCELLED * terms)), values)
+            return xp.sqrt(xp.clip(top_of_grams(write(*rows), compiled), 0.0, None))
 
-        return map_rows(block, *arrays, most=_most(sum(values for _, values in makers), lead.B))
+        return map_rows(block, *arrays, most=_most(write.values, B))
+
+    def _norms_of_each(self, sets: Sequence[Sequence[Attribute]], label: bool) -> Array:
+        """``example_norms`` of each of some sets of attributes, none of them curved, (n, sets).
+
+        Their squares are the largest eigenvalues of the sum of J_i^T J_i over releases. What sets share is computed once for a
+        block of rows.
+        """
+        B, compiled = self._every[0].B, pays_for_loading(self._every[0].X, COMPILED_FROM)
+        xp = namespace(B)
+        makers = [_grams(J, S, sets, label) for J, S in zip(self._every, self._middles, strict=True)]
+        writers = [StackedRows.of(self._every, attributes, label)[1] for attributes in sets]
+        named = [[J.named(attributes) for J in self._every] for attributes in sets]
+        arrays = [J.arrays for J in self._every]
+        ends = np.cumsum([0, *(len(own) for own in arrays)]).tolist()
+
+        def block(*rows: Array | None) -> Array:
+            split = [rows[a:b] for a, b in pairwise(ends)]
+            grams = [make(*own) for own, (make, _) in zip(split, makers, strict=True)]
+            norms = []
+            for write, each, pairs in zip(writers, named, zip(*grams, strict=True), strict=True):
+                values = top_of_matrices(sum((G for G, _ in pairs[1:]), start=pairs[0][0]), compiled)
+                terms = sum((size for _, size in pairs[1:]), start=pairs[0][1])
+                left = np.flatnonzero(host(values < CANCELLED * terms))
+                if left.size:
+                    every = [(*some, *local_directions(own, some[0], B)) for own, some in zip(each, split, strict=True)]
+                    values = write.again([x for some in every for x in some], left, values)
+                norms.append(xp.sqrt(xp.clip(values, 0.0, None)))
+            return xp.stack(norms, axis=1)
+
+        most = _most(sum(values for _, values in makers), B)
+        return map_rows(block, *(x for own in arrays for x in own), most=most, width=len(sets))
 
     def _cell_squares(self, attributes: Sequence[Attribute]) -> Array:
         """Squares of the norms of attributes of one direction, (n, m)."""
@@ -154,25 +184,32 @@ class SeveralOutputs(TableInformation):
 
 
 def _grams(
-    J: Jacobian, S: Array, attributes: Sequence[Attribute], label: bool
-) -> tuple[Callable[..., tuple[Array, Array]], int]:
+    J: Jacobian, S: Array, sets: Sequence[Sequence[Attribute]], label: bool
+) -> tuple[Callable[..., Iterator[tuple[Array, Array]]], int]:
     """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
 
-    For attributes that move all rows alike, but for those that lack a value.
+    For each of some sets of attributes that move all rows alike, but for those that lack a value.
     """
-    xp, own = namespace(J.B), J.named(attributes)
-    parts, there = GramParts.of(J, S, own), gaps_of(own, J.B)
+    xp = namespace(J.B)
+    every: list[tuple[GramParts, Callable[[Array], Array] | None]] = []
+    for own in map(J.named, sets):
+        lengths = every[0][0].lengths if every else None
+        every.append((GramParts.of(J, S, own, lengths=lengths), gaps_of(own, J.B)))
     q = int(label) * J.label_size
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        G, terms = parts.gram(parts.make(X, y, weights), label, xp, parts.moves(X, weights))
-        if there is None:
-            return G, terms
-        acts = there(X)
-        acts = xp.concat([acts, xp.ones_like(G[:, 0, :q])], axis=1)
-        return G * acts[:, :, None] * acts[:, None, :], terms
+    def block(X: Array, y: Array, weights: Array | None) -> Iterator[tuple[Array, Array]]:
+        first, _ = every[0]
+        part = first.make(X, y, weights)
+        shared = first.shared(part, xp)
+        for parts, there in every:
+            G, terms = parts.gram(part, label, xp, parts.moves(X, weights), shared)
+            if there is not None:
+                acts = xp.concat([there(X), xp.ones_like(G[:, 0, :q])], axis=1)
+                G = G * acts[:, :, None] * acts[:, None, :]
+                terms = terms * xp.max(acts, axis=1)  # of a row that lacks them all nothing is left to cancel
+            yield G, terms
 
-    return block, parts.values(label)
+    return block, max(parts.values(label) for parts, _ in every)
 
 
 def _most(values: int, reference: Array) -> int:

@@ -220,7 +220,10 @@ def cells_in_order(
     wanted: Sequence[Attribute],
     reference: Array,
 ) -> Array:
-    """Cells from the squares of one-dimensional attributes, added up over releases, and the norms of the others."""
+    """Cells from the squares of one-dimensional attributes, added up over releases, and the norms of the others.
+
+    A block has the norms of one of these, (n,), or of several, (n, k).
+    """
     xp = namespace(reference)
     place = {attribute.name: k for k, attribute in enumerate(found)}
     order = like(np.array([place[attribute.name] for attribute in wanted], dtype=np.int64), reference, xp)
@@ -230,7 +233,8 @@ def cells_in_order(
         cells = [xp.sqrt(sum(pieces[1:count], start=pieces[0]))] if count else []
         if len(pieces) == count:
             return cells[0]
-        return xp.take(xp.concat([*cells, *(piece[:, None] for piece in pieces[count:])], axis=1), order, axis=1)
+        others = [xp.reshape(piece, (piece.shape[0], -1)) for piece in pieces[count:]]
+        return xp.take(xp.concat([*cells, *others], axis=1), order, axis=1)
 
     return map_rows(together, *squares, *blocks, width=len(wanted))
 
