@@ -97,6 +97,11 @@ class SeveralOutputs(TableInformation):
 
     # single examples
 
+    def grams(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., tuple[Array, Array]]:
+        """From a block of rows of one release to their J_i^T J_i and the size of its terms."""
+        make, _ = _grams(self._alone, self._middles[0], [attributes], label)
+        return lambda *rows: next(make(*rows))
+
     @cached_property
     def _middles(self) -> list[Array]:
         """S = B^T B by outputs, (L, p, L, p), of each release."""
