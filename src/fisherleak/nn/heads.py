@@ -101,17 +101,17 @@ class Head:
         if self._grams is None:
             return None
         jacobian = measurement(self.leakage).information.releases[0].jacobian
-        G, terms = self._grams(*gather(jacobian.arrays, self._places(rows)))
+        G, terms = self._grams[0](*gather(jacobian.arrays, self._places(rows)))
         by = self._columns
         return self._here(G) * by[:, None] * by[None, :], self._here(terms) * self.weight**2
 
     @cached_property
-    def _grams(self) -> Callable[..., tuple[Array, Array]] | None:
+    def _grams(self) -> tuple[Callable[..., tuple[Array, Array]], int] | None:
         """From a block of rows to its small matrices; None for one output, and for features whose map differs by row."""
         information: Any = measurement(self.leakage).information
         if not information.several or any(a.local for a in information.attributes):
             return None
-        grams: Callable[..., tuple[Array, Array]] = information.grams(information.attributes, True)
+        grams: tuple[Callable[..., tuple[Array, Array]], int] = information.grams(information.attributes, True)
         return grams
 
     @cached_property

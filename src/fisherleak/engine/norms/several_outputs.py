@@ -97,10 +97,10 @@ class SeveralOutputs(TableInformation):
 
     # single examples
 
-    def grams(self, attributes: Sequence[Attribute], label: bool) -> Callable[..., tuple[Array, Array]]:
-        """From a block of rows of one release to their J_i^T J_i and the size of its terms."""
-        make, _ = _grams(self._alone, self._middles[0], [attributes], label)
-        return lambda *rows: next(make(*rows))
+    def grams(self, attributes: Sequence[Attribute], label: bool) -> tuple[Callable[..., tuple[Array, Array]], int]:
+        """From a block of rows of one release to their J_i^T J_i and the size of its terms; the values that a row takes."""
+        make, values = _grams(self._alone, self._middles[0], [attributes], label)
+        return lambda *rows: next(make(*rows)), values
 
     @cached_property
     def _middles(self) -> list[Array]:
