@@ -41,8 +41,10 @@ def with_gaps(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 def with_gaps_in_one_of_few(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Those who have one value of a column but for a few, so that it is not used, and lack it in every third row."""
-    few = ["yes" if k % 3 else None for k in range(len(frame))]
-    return frame.assign(few=[few[0], "no", *few[2:]])
+    few = np.where(np.arange(len(frame)) % 3 > 0, "yes", "").astype(object)
+    few[few == ""] = None
+    few[1] = "no"
+    return frame.assign(few=few)
 
 
 def with_rare(frame: pandas.DataFrame) -> pandas.DataFrame:

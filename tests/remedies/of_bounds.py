@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import dask.array
 import numpy as np
 import pandas
 import torch
@@ -24,6 +23,7 @@ from remedies.of_limits import BOUNDS, protected
 from remedies.of_models import LEAK, NOISE, PAIRS, RIDGE, WEIGHTS, C, K, X, Y, fitted, measured
 from remedies.of_noises import shown
 from remedies.table import Remedy
+from rows.lazy import da
 
 ENDS = {name: BOUNDS[name] for name in ("x0", "x1", "x2")}
 OWN = fl.calibrate(LEAK, 1.0, shape="hessian")
@@ -66,7 +66,7 @@ def kept(then: Callable[[fl.Ledger], Any], first: Any = LEAK) -> Any:
 
 
 def added(leak: Any = LEAK, limit: float | None = None, first: Any = LEAK) -> Any:
-    return kept(lambda ledger: ledger.add(leak, **({} if limit is None else {"limit": limit})), first)
+    return kept(lambda ledger: ledger.add(leak) if limit is None else ledger.add(leak, limit=limit), first)
 
 
 class Sums(nn.Module):
@@ -156,9 +156,9 @@ OF_BOUNDS: list[Remedy] = [
     Remedy(
         "needs rows in memory, and X is a Dask array: measure X.compute(), or use",
         lambda X, over="any-record": anyone(
-            fl.minimise(X, Y, l2=5.0), X, dask.array.from_array(Y) if hasattr(X, "compute") else Y, over=over
+            fl.minimise(X, Y, l2=5.0), X, da.from_array(Y) if hasattr(X, "compute") else Y, over=over
         ),
-        {"X": dask.array.from_array(X, chunks=30)},
+        {"X": da.from_array(X, chunks=30)},
         {"X.compute()": {"X": X}},
     ),
     Remedy(
@@ -286,7 +286,7 @@ OF_BOUNDS: list[Remedy] = [
     Remedy(
         "X must be in memory for a ledger; it is a Dask array. Pass X.compute().",
         lambda rows: kept(lambda ledger: ledger.leakage(rows, Y)),
-        {"rows": dask.array.from_array(X)},
+        {"rows": da.from_array(X)},
         {"X.compute()": {"rows": X}},
     ),
     Remedy(

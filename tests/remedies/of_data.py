@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array
 import numpy as np
 import pandas
 import polars
@@ -19,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 import fisherleak as fl
 from remedies.of_models import LEAK, LOGISTIC, NOISE, RIDGE, C, K, X, Y, fitted, measured
 from remedies.table import Remedy
+from rows.lazy import da
 
 FRAME = pandas.DataFrame(X, columns=["a", "b", "c"])
 NAMED = fitted(Ridge(1.0), X=FRAME)
@@ -27,7 +27,8 @@ FEW = X[:3]
 RIDGE_OF_TWO = fitted(Ridge(1.0), X=X[:, :2])
 POLAR = polars.DataFrame(dict(zip("abc", X.T, strict=True)))
 APART = (X[:, 0] > 0).astype(int)
-LOST = np.where(np.arange(60) == 7, None, np.where(C > 0, "yes", "no"))
+LOST = np.where(C > 0, "yes", "no").astype(object)
+LOST[7] = None
 
 
 def minimised(X: Any = X, y: Any = Y, **options: Any) -> fl.Fit:
@@ -35,7 +36,8 @@ def minimised(X: Any = X, y: Any = Y, **options: Any) -> fl.Fit:
 
 
 def asked(X_query: Any, leak: Any = LEAK, of: str = "score", **options: Any) -> Any:
-    return fl.queries_until(leak, X_query, **{"noise": fl.Gaussian(1.0), "eta": 1.0, "of": of} | options)
+    given: dict[str, Any] = {"noise": fl.Gaussian(1.0), "eta": 1.0, "of": of} | options
+    return fl.queries_until(leak, X_query, **given)
 
 
 def chosen(columns: Any, rows: Any = FRAME, like: Any = FRAME) -> fl.Leakage:
@@ -208,8 +210,8 @@ OF_DATA: list[Remedy] = [
     Remedy(
         "{name} must be in memory; it is a Dask array. Pass {name}.compute().",
         asked,
-        {"X_query": dask.array.from_array(X)},
-        {"X_query.compute()": {"X_query": dask.array.from_array(X).compute()}},
+        {"X_query": da.from_array(X)},
+        {"X_query.compute()": {"X_query": da.from_array(X).compute()}},
     ),
     Remedy(
         "{name} must be finite behind the preprocessing; row {row} is not. Drop or fill it.",
@@ -337,7 +339,7 @@ OF_DATA: list[Remedy] = [
     Remedy(
         "rows is a Dask array and X is not: pass rows.compute().",
         LEAK.subset if hasattr(LEAK, "subset") else LEAK.of,
-        {"rows": dask.array.from_array(np.arange(5))},
-        {"rows.compute()": {"rows": dask.array.from_array(np.arange(5)).compute()}},
+        {"rows": da.from_array(np.arange(5))},
+        {"rows.compute()": {"rows": da.from_array(np.arange(5)).compute()}},
     ),
 ]

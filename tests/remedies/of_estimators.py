@@ -57,13 +57,14 @@ def coded(table: Any = ONE, y: Any = TARGET, last: Any = None, counted: bool = T
     encoder = OneHotEncoder(**{key: value for key, value in options.items() if key != "public"})
     steps = ColumnTransformer([("n", StandardScaler(), ["age"]), ("c", encoder, ["city"])])
     model = make_pipeline(steps, last or Ridge()).fit(table, y)
-    given = {"public": options["public"]} if "public" in options else {}
-    return fl.release(model, NOISE, **({"rows": (table, y)} if counted and not given else {}), **given)
+    given: dict[str, Any] = {"rows": (table, y)} if counted else {}
+    return fl.release(model, NOISE, **({"public": options["public"]} if "public" in options else given))
 
 
 def flagged(table: Any = LACKING, counted: bool = True, add_indicator: bool = True, **options: Any) -> Any:
     model = make_pipeline(SimpleImputer(strategy="constant", fill_value=50.0, add_indicator=add_indicator), Ridge())
-    return fl.release(model.fit(table, TARGET), NOISE, **({"rows": (table, TARGET)} if counted else {}), **options)
+    given: dict[str, Any] = {"rows": (table, TARGET)} if counted else {}
+    return fl.release(model.fit(table, TARGET), NOISE, **given, **options)
 
 
 def of_two(*steps: Any, X: Any = GAPPED, **options: Any) -> fl.Leakage:

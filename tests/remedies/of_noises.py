@@ -31,6 +31,7 @@ from remedies.of_models import (
 from remedies.table import Remedy
 
 G = fl.Gaussian(1.0)
+POSTERIOR: Any = fl.Posterior(0.3)
 Q = X[:4]
 COUNTS = np.random.default_rng(2).poisson(2.0, 60)
 TWO = np.column_stack([Y, -Y + X[:, 0]])
@@ -91,9 +92,9 @@ def shown(own: fl.Leakage) -> Any:
 
 
 def reweighted(estimator: Any = None, **options: Any) -> Any:
-    y = options.pop("y", Y)
+    rows, y = options.pop("X", X), options.pop("y", Y)
     groups = options.pop("groups", None)
-    return fl.IRFIL(estimator or Ridge(1.0), **{"n_iter": 3} | options).fit(X, y, groups=groups)
+    return fl.IRFIL(estimator or Ridge(1.0), **{"n_iter": 3} | options).fit(rows, y, groups=groups)
 
 
 OF_NOISES: list[Remedy] = [
@@ -274,7 +275,7 @@ OF_NOISES: list[Remedy] = [
         {"shape": "hessian"},
         {
             "pass that of a calibrated noise": {
-                "shape": fl.calibrate(measured(fitted(Ridge(1.0), X=CODED), CODED), 1.0, shape="hessian").shape
+                "shape": vars(fl.calibrate(measured(fitted(Ridge(1.0), X=CODED), CODED), 1.0, shape="hessian"))["shape"]
             }
         },
     ),
@@ -366,9 +367,9 @@ OF_NOISES: list[Remedy] = [
     ),
     Remedy(
         "has no likelihood here without several rows: attack rows one by one, without groups=.",
-        lambda **options: fl.attacks.Membership(fit(), X, Y, **options).simulate(fl.Posterior(0.3)),
+        lambda **options: fl.attacks.Membership(fit(), X, Y, **options).simulate(POSTERIOR),
         {"groups": PAIRS},
-        {"without groups=": lambda: fl.attacks.Membership(fit(), X, Y).simulate(fl.Posterior(0.3))},
+        {"without groups=": lambda: fl.attacks.Membership(fit(), X, Y).simulate(POSTERIOR)},
     ),
     Remedy(
         "{name} and groups cannot both be given: leave {name} out.",

@@ -69,7 +69,8 @@ def bare(rows: Any) -> str:
 
 
 def lists() -> pandas.DataFrame:
-    return CODES.assign(site=[[k] for k in range(N)])
+    each: list[Any] = [[k] for k in range(N)]
+    return CODES.assign(site=each)
 
 
 def predicted(queries: Any = T, options: str = "", table: Any = T, made: str = RELEASE, name: str = "q.csv") -> bool:

@@ -290,7 +290,10 @@ def _compare_irfil(numbers: Numbers) -> list[Comparison]:
 ITEMS = (
     Item(
         *("figure6", "Figure 6: attribute inference on IWPC against l2 and noise", OF_FIGURE_6),
-        *(_against_noise, _compare_noise, _draw_noise, LINES_AND_POINTS),
+        _against_noise,
+        _compare_noise,
+        _draw_noise,
+        LINES_AND_POINTS,
     ),
     Item(
         *("figure7", "Figure 7: IRFIL and the white-box attack", OF_FIGURE_7),

@@ -168,8 +168,8 @@ def _refuse_clipped(policy: Policy, model: Any, leak: Leakage) -> None:
             and attribute.columns
             and attribute.name in table.names
         ):
-            moving = attribute.directions.any(axis=2)  # of every row, each feature
-            still = ~(moving.all(axis=1) if clips else moving.any(axis=1))
+            moving = np.any(np.asarray(attribute.directions), axis=2)  # of every row, each feature
+            still = ~(np.all(moving, axis=1) if clips else np.any(moving, axis=1))
             if not pandas.isna(table.column(table.names.index(attribute.name))[still]).all():
                 raise InvalidInputError(
                     f"The policy '{policy.source}' cannot be checked for '{attribute.name}': a step clips some of its values, "
