@@ -127,8 +127,9 @@ WORDS: dict[str, Word] = {
     ),
     "sigma": Word(
         "sigma (σ), the scale of the noise",
-        "The size of the noise on each released parameter, per standard deviation of its column. For Gaussian noise it is the "
-        "standard deviation. Every η is exactly proportional to 1/σ: twice the noise, half the η, twice the least error.",
+        "The size of the noise on each released parameter, per standard deviation of its column. If the noise is Gaussian, "
+        "it is the standard deviation. Every η is exactly proportional to 1/σ: twice the noise, half the η, twice the "
+        "least error.",
     ),
     "utility": Word(
         "utility",

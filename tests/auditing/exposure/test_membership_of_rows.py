@@ -176,7 +176,7 @@ def test_shapes_of_the_rows_own_are_counted_in_figures_rules_and_files(shape: st
     (rule,) = summary["policy"]["rules"]
     assert rule["value"] == summary["membership"]["accuracy_max"] == membership.top[0].right
     assert rule["noise"] is None
-    assert "computed again without the row" in " ".join(summary["assumptions"])
+    assert "the best test knows the covariance with and without the row" in " ".join(summary["assumptions"])
     assert "–" in render(summary)
     # least squares without the row, whose penalty follows the columns' standard deviations, in the same public frame
     X, y, row, n = trained.design.X, trained.design.y, membership.top[0].row, trained.design.n

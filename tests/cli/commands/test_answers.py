@@ -124,7 +124,7 @@ def test_a_shape_of_the_rows_own_is_counted(fisherleak: Command, tmp_path: Path,
     noise = load_model(model).noise_on(trained)
     rows = shape_term(trained.leak._information.jacobians[0], noise).rows(trained.design.X)
     assert rows.max() < told <= eta  # the limit is on both
-    assert any("count what it reveals by itself" in sentence for sentence in audited["assumptions"])
+    assert any("Etas of rows and of their values count that" in sentence for sentence in audited["assumptions"])
     assert audited["noise"]["by_shape"] == pytest.approx(rows.max())
     assert fisherleak("audit", table, "--released", model, "--no-attacks", "--out", tmp_path / "out").status == 0
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
