@@ -330,7 +330,7 @@ OF_NOISES: list[Remedy] = [
         },
     ),
     Remedy(
-        "is numeric with {found.shape[0]} different values: pass the candidates that the attacker considers",
+        "is numeric with {count} different values: pass the candidates that the attacker considers",
         guessed,
         {"at": 0},
         {"such as values=[": {"values": [-1.0, 1.0], "at": 0, "X": np.column_stack([np.sign(X[:, 0]), X])}},
