@@ -11,7 +11,6 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Vector
-from fisherleak._support.numbers import two_digits
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Calibration, read_over
 from fisherleak.errors import InvalidInputError
@@ -20,7 +19,7 @@ from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
 from fisherleak.protection.certificates.data_dependent_covariance import check_grid
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 from fisherleak.protection.release.procedure import ReleaseRequest
-from fisherleak.releasing.any_record_noise import admitted_noise, least_of, public_numbers, reach_of
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, admitted_noise, least_of, public_numbers, reach_of
 from fisherleak.releasing.cards.card_fields import LEAST_HELD_OUT, MOST_HELD_OUT, is_share
 from fisherleak.releasing.cards.cards import up_to_the_grid
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
@@ -80,10 +79,12 @@ class TableModel:
         return self._numbers(request).shape(self.trained.l2)
 
     def _numbers(self, request: ReleaseRequest) -> PublicNumbers:
-        assert request.limit_of_one_row is not None
-        design = self.trained.design
-        known = (self.trained, two_digits(design.n), request.limit_of_one_row, request.attributes)
-        return public_numbers(*known, design.declared, self.reach)
+        return public_numbers(self.trained, self._asked(request), self.reach)
+
+    def _asked(self, request: ReleaseRequest, shape: Any = None) -> AnyRecordLimit:
+        assert request.eta is not None
+        bounds = self.trained.design.declared
+        return AnyRecordLimit(request.eta, request.attributes, bounds, shape, request.rows_per_person)
 
     def calibrated(self, request: ReleaseRequest, shape: str | None) -> Noise:
         """The least noise that keeps the limit."""
@@ -95,11 +96,9 @@ class TableModel:
         if not _limits_anyone(request):
             return _calibrated(trained, request.eta, limited, how, public)
         matrix = None if how == ISOTROPIC else how if public is None else public
-        bounds, seed = trained.design.declared, request.random_state
         # where penalties are compared, larger ones come next
         single = (request.penalty_given or trained.kind.several or limited is not None) and not request.planned
-        most = request.rows_per_person
-        own = (trained, self.settings, request.eta, limited, bounds, seed, matrix, single, most)
+        own = (trained, self.settings, self._asked(request, matrix), request.random_state, single)
         return admitted_noise(*own, searched=not request.planned)
 
     def predicted_cost(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> float:
