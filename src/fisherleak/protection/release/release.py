@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.arrays import host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, VectorLike
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.noise.add_noise_and_round import check_fine, generator, grid_below, to_significant_bits
+from fisherleak.engine.noise.add_noise_and_round import (
+    Released,
+    check_fine,
+    generator,
+    grid_below,
+    to_significant_bits,
+)
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, declared_frame, has_own_shape
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
@@ -54,24 +60,6 @@ from fisherleak.protection.release.procedure import (
 )
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Released:
-    """Noisy parameters of a :class:`fisherleak.Fit`, and nothing else of it.
-
-    Attributes
-    ----------
-    coef : array of shape (d,)
-        (K, d) for a model of K classes or numbers.
-    intercept : float or None
-        (K,) likewise.
-    noise : Noise
-    """
-
-    coef: Array
-    intercept: Any
-    noise: Noise
 
 
 def release(
