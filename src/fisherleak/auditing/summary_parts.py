@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from fisherleak.auditing import report_summary as record
 from fisherleak.auditing.policy.policy import Choice, Policy, Rule
 from fisherleak.auditing.records import Attacked, Price, Prices
-from fisherleak.training.utility import Tradeoff, UtilityPoint
-from fisherleak.training.utility_words import gain_in_words, rise_in_words
+from fisherleak.training.utility import Tradeoff, UtilityPoint, gain_in_words, rise_in_words
 
 
 def utility_curve(cost: Tradeoff, attacked: Attacked) -> record.UtilityCurve:

@@ -23,7 +23,7 @@ import numpy as np
 
 from fisherleak._support.checks import LARGEST_LIMIT
 from fisherleak._support.grids import rounded_up
-from fisherleak._support.numbers import except_for, number
+from fisherleak._support.numbers import except_for, measured, number
 from fisherleak.auditing.exposure.columns import column_figures, largest_of_columns
 from fisherleak.auditing.exposure.exposure import RowFigures, gate_of, group_figures, row_figures
 from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures, membership_figures
@@ -46,7 +46,6 @@ from fisherleak.engine.noise.calibration_record import ANY_RECORD
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Trained, calibrated_scale
 from fisherleak.training.utility import tradeoff
-from fisherleak.training.utility_words import measured
 
 FROM_ROWS = (
     "It was computed from your data, so publishing it reveals a little about one record. A release by `eta` does not."
