@@ -1,7 +1,7 @@
 """How much code there is, and how much of it one has to pass through: run it before and after a change of structure.
 
     python benchmarks/size.py            # everything
-    python benchmarks/size.py --static   # what needs no run
+    python benchmarks/size.py --static   # what needs no run, and the longest chain
     python benchmarks/size.py --list     # the lines that are counted as habits
 
 Lines of code are those that hold a token other than a comment or a docstring. Imports are those that run when a module is
@@ -216,7 +216,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Size and shape of the package.")
     parser.add_argument("--static", action="store_true", help="run nothing of the package")
     parser.add_argument(
-        "--list", action="store_true", help="print the lines that are counted as habits, and nothing else"
+        "--list",
+        action="store_true",
+        help="print the lines that are counted as habits, and nothing else",
     )
     given = parser.parse_args()
     habits = {
@@ -244,7 +246,9 @@ def main() -> None:
     print(f"{'longest chain of imports':45} {len(chain):8}   from {chain[0]}")
     for name, lines in habits.items():
         print(f"{name:45} {len(lines):8}")
-    if not given.static:
+    if given.static:
+        print("the chain:", *(name.removeprefix("fisherleak.") for name in chain), sep="\n  ")
+    else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for name, (modules, functions) in ways():

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fisherleak.engine.noise import Gaussian as Gaussian
     from fisherleak.engine.noise import Laplace as Laplace
     from fisherleak.engine.noise import Noise as Noise
+    from fisherleak.engine.noise.add_noise_and_round import Released as Released
     from fisherleak.errors import ClusterError as ClusterError
     from fisherleak.errors import DataError as DataError
     from fisherleak.errors import FisherleakError as FisherleakError
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from fisherleak.protection.ledger.ledger import Ledger as Ledger
     from fisherleak.protection.release.private_release import PrivateRelease as PrivateRelease
     from fisherleak.protection.release.private_release import ReleaseReport as ReleaseReport
-    from fisherleak.protection.release.release import Released as Released
     from fisherleak.protection.release.release import release as release
     from fisherleak.protection.trimming import Trimmed as Trimmed
     from fisherleak.protection.trimming import trim as trim
@@ -85,6 +85,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "engine.losses": ("LOSSES", "Labels", "Loss", "pseudo_huber"),
     "engine.mechanisms.self_shaped": ("ObjectivePerturbation", "Posterior"),
     "engine.mechanisms.interface_answers": ("Answers", "SampledLabels"),
+    "engine.noise.add_noise_and_round": ("Released",),
     "engine.noise": ("NOISES", "Bounded", "Gaussian", "Laplace", "Noise"),
     "engine.jacobian.perturbation": ("Attribute",),
     "errors": _ERRORS,
@@ -99,7 +100,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "protection.irfil.irfil": ("IRFIL",),
     "protection.ledger.ledger": ("Ledger",),
     "protection.release.private_release": ("PrivateRelease", "ReleaseReport"),
-    "protection.release.release": ("Released", "release"),
+    "protection.release.release": ("release",),
     "protection.trimming": ("Trimmed", "trim"),
     "tables.read.parquet_folder": ("read_parquet_folder",),
 }

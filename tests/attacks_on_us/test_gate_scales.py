@@ -27,7 +27,7 @@ from fisherleak.protection.certificates.any_record import worst_record
 from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.releasing import shaping
-from fisherleak.releasing.any_record_noise import leaks_of_limits, least_admitted
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, leaks_of_limits, least_admitted
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.releasing.shaping import ScaleRule, changes_of_scale
 from fisherleak.tables import Room, from_frame
@@ -105,7 +105,7 @@ def scale(table: pandas.DataFrame, shape: str | None) -> float:
     """What is rounded up to the grid, by the functions that a release uses."""
     settings = Settings("y", held_out=0.0, l2=3.0, bounds=tuple(ENDS.items()))
     trained = train(from_frame(table), settings, Room.here())
-    return least_admitted(trained, settings, 1.0, None, ENDS, shape)[0]
+    return least_admitted(trained, settings, AnyRecordLimit(1.0, bounds=ENDS, shape=shape))[0]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_penalty_that_a_rule_chose_counts_every_scale_that_was_compared(tmp_pa
 def test_without_a_scale_that_keeps_the_limit_a_row_is_told_for_certain() -> None:
     settings = Settings("y", held_out=0.0, l2=1e-6, bounds=tuple(ENDS.items()))
     trained = train(from_frame(0.1 * plain(30)), settings, Room.here())
-    assert (changes_of_scale(trained, ScaleRule(1.0, None, ENDS, ((1e-6, None),))) == 1.0).all()
+    assert (changes_of_scale(trained, ScaleRule(AnyRecordLimit(1.0, bounds=ENDS), ((1e-6, None),))) == 1.0).all()
 
 
 def test_where_it_takes_long_the_rule_is_refused_and_the_remedy_works(
@@ -189,6 +189,6 @@ def test_rules_on_values_say_that_they_hold_the_scale_fixed(gate: Gate) -> None:
 def test_the_bound_without_a_search_is_the_same() -> None:
     settings = Settings("y", held_out=0.0, l2=3.0, bounds=tuple(ENDS.items()))
     trained = train(from_frame(plain()), settings, Room.here())
-    ((leak, _, attributes, bounds),) = leaks_of_limits(trained, 1.0, None, ENDS)
+    ((leak, _, attributes, bounds),) = leaks_of_limits(trained, AnyRecordLimit(1.0, bounds=ENDS))
     found = worst_record(exchange_in(leak, bounds, attributes), searched=False)
     assert found.upper == worst_record(exchange_in(leak, bounds, attributes)).upper

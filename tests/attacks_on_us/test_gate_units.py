@@ -20,7 +20,7 @@ import pandas
 
 from fisherleak.auditing.policy.copied_data import nearly_values
 from fisherleak.cli import main
-from fisherleak.releasing.any_record_noise import admitted_noise
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, admitted_noise
 from fisherleak.tables import Choices, Feature, design_of, from_frame
 from fisherleak.training.trained_model import Settings, Trained, train
 
@@ -127,7 +127,7 @@ def test_noise_for_any_record_does_not_depend_on_the_unit_of_a_label() -> None:
         ends = (("a", (-6.0, 6.0)), ("b", (-6.0, 6.0)), ("y", (times * 10_000, times * 200_000)))
         settings = Settings("y", "gamma", held_out=0.0, l2=3.0, bounds=ends)
         trained = train(from_frame(labelled("gamma", times, 600)), settings)
-        noise = admitted_noise(trained, settings, 1.0, bounds=dict(ends), random_state=0)
+        noise = admitted_noise(trained, settings, AnyRecordLimit(1.0, bounds=dict(ends)), 0)
         assert np.max(np.asarray(trained.each_eta())) <= noise.scale
         scales.append(noise.scale)
     assert scales[1] == pytest.approx(scales[0], rel=1e-9)

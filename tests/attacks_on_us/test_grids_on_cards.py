@@ -20,7 +20,7 @@ from attacks_on_us.test_hidden_in_files import audited, mended
 from copies import copied_release
 from fisherleak._support.numbers import most_of_two_digits
 from fisherleak.engine.noise import Gaussian, grid_of
-from fisherleak.releasing.any_record_noise import declared_on, least_admitted
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, declared_on, least_admitted
 from fisherleak.releasing.cards.cards import model_of, one_where_alike
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
@@ -161,7 +161,8 @@ def as_before(path: Path, raw: RawTable) -> None:
         steps = grid_of(Gaussian(noise.scale, noise.shape), theta.size)
     else:
         shape = card["shape"]["name"]
-        _, anew = least_admitted(trained, kept.settings, told["eta"], None, declared_on(card), shape)
+        limit = AnyRecordLimit(told["eta"], bounds=declared_on(card), shape=shape)
+        _, anew = least_admitted(trained, kept.settings, limit)
         power = 0.5 if shape == "hessian" else 0.75
         told["least"] = anew["least"] * (most_of_two_digits(1000) / 2048) ** power
         steps = np.full(theta.size, math.ldexp(1.0, math.frexp(noise.scale * told["least"])[1] - 1) / 1024)

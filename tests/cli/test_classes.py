@@ -19,7 +19,7 @@ import pandas
 from fisherleak.cli import main
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.release.penalty_and_shape import PENALTIES, PublicPenalty
-from fisherleak.releasing.any_record_noise import least_admitted
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, least_admitted
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 from report.test_summarise import check_summary
@@ -147,7 +147,9 @@ def test_a_release_for_whoever_could_be_there(tables: Any, capsys: pytest.Captur
     weaker = replace(settings, l2=PENALTIES[PENALTIES.index(float(named[1])) - 1])
     with pytest.raises(NoUsefulBoundError):
         least_admitted(
-            train(from_frame(pandas.read_csv("t.csv")), weaker), weaker, 0.5, bounds={"age": (0, 80), "dose": (-4, 4)}
+            train(from_frame(pandas.read_csv("t.csv")), weaker),
+            weaker,
+            AnyRecordLimit(0.5, bounds={"age": (0, 80), "dose": (-4, 4)}),
         )
     assert main([*call, "--l2", named[1]]) == 0
     card = json.loads(Path("a.skops.json").read_text(encoding="utf-8"))

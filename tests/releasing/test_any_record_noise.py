@@ -16,13 +16,13 @@ import pandas
 import pytest
 
 import fisherleak as fl
-from fisherleak._support.numbers import two_digits
 from fisherleak.auditing.confirmations import confirm
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.releasing import any_record_noise as admitted
 from fisherleak.releasing.any_record_noise import (
+    AnyRecordLimit,
     _feature_settled,
     admitted_noise,
     kind_settled,
@@ -65,7 +65,7 @@ def with_row(table: pandas.DataFrame, row: int, **values: Any) -> pandas.DataFra
 def test_whoever_could_be_there_is_below_the_limit(table: pandas.DataFrame) -> None:
     trained = train(from_frame(table), SETTINGS)
     bounds = {"age": (0.0, 120.0), "height": (100.0, 240.0), "income": (0.0, 100.0)}
-    noise = admitted_noise(trained, SETTINGS, 0.5, bounds=bounds, random_state=0)
+    noise = admitted_noise(trained, SETTINGS, AnyRecordLimit(0.5, bounds=bounds), 0)
     assert noise.scale > calibrated_scale(trained, 0.5)
     for values in (
         {"age": 120.0, "height": 240.0, "city": "Porto", "income": 0.0},
@@ -81,7 +81,7 @@ def test_whoever_could_be_there_is_below_the_limit(table: pandas.DataFrame) -> N
 
 def test_a_small_change_does_not_show_in_the_scale(table: pandas.DataFrame) -> None:
     found = {
-        admitted_noise(train(from_frame(changed), SETTINGS), SETTINGS, 0.5, random_state=3).scale
+        admitted_noise(train(from_frame(changed), SETTINGS), SETTINGS, AnyRecordLimit(0.5), 3).scale
         for changed in (table, with_row(table, 3, age=table.age[3] + 1e-3), with_row(table, 9, height=171.2345))
     }
     assert len(found) == 1
@@ -100,17 +100,17 @@ def test_one_row_that_moves_a_public_scale_is_in_the_probability(from_edge: floa
     own, other = (train(from_frame(each), settings) for each in (table, with_row(table, 0, x=7.0)))
     scales = [{f.name: f.scale for f in each.design.features}["x"] for each in (own, other)]
     assert (scales[0] == scales[1]) == settled
-    _, told = least_admitted(own, settings, 0.5, None, bounds)
+    _, told = least_admitted(own, settings, AnyRecordLimit(0.5, bounds=bounds))
     assert (told["probability"] < 1.0) == settled
     # a card claims nothing of it, since it follows from all rows
-    released: Any = admitted_noise(own, settings, 0.5, None, bounds, 0)
+    released: Any = admitted_noise(own, settings, AnyRecordLimit(0.5, bounds=bounds), 0)
     assert released.calibrated.probability == 1.0
 
 
 def test_a_limit_on_columns_is_in_their_units(table: pandas.DataFrame) -> None:
     trained = train(from_frame(table), SETTINGS)
-    one = admitted_noise(trained, SETTINGS, 0.01, ["age"], random_state=0)
-    both = admitted_noise(trained, SETTINGS, 0.01, ["age", "height"], random_state=0)
+    one = admitted_noise(trained, SETTINGS, AnyRecordLimit(0.01, ["age"]), 0)
+    both = admitted_noise(trained, SETTINGS, AnyRecordLimit(0.01, ["age", "height"]), 0)
     assert both.scale >= one.scale > calibrated_scale(trained, 0.01, "age")
 
 
@@ -201,7 +201,7 @@ def test_rows_with_the_same_columns_have_the_same_penalty(table: pandas.DataFram
     rng = np.random.default_rng(1)
     shuffled = pandas.DataFrame({name: rng.permutation(table[name]) for name in table})
     found = {
-        public_numbers(train(from_frame(each), SETTINGS), 1500, 0.1, None, BOUNDS).penalty()
+        public_numbers(train(from_frame(each), SETTINGS), AnyRecordLimit(0.1, bounds=BOUNDS)).penalty()
         for each in (table, shuffled)
     }
     assert len(found) == 1
@@ -239,7 +239,7 @@ def test_models_of_many_parameters_are_told_that_nothing_larger_is_left_to_try(
     monkeypatch.setattr(admitted, "MOST_TRIED", 1)
     for l2, said in ((10.0, "No `l2` up to 10 is enough"), (0.1, "No larger `l2` is tried beyond 1 parameters")):
         trained = train(from_frame(table), replace(SETTINGS, l2=l2))
-        assert said in admitted._enough(trained, 0.5, None, None, None)
+        assert said in admitted._enough(trained, AnyRecordLimit(0.5))
 
 
 def test_a_refusal_names_columns_without_which_a_bound_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +257,10 @@ def test_a_refusal_names_columns_without_which_a_bound_holds(monkeypatch: pytest
         r"Column 'dose' reaches farthest: leave it out with `drop`\. No larger .*; with `over='max'` keep `l2=0\.5`\.$"
     )
     with pytest.raises(NoUsefulBoundError, match=told):
-        admitted_noise(trained, settings, 0.5, bounds=bounds, random_state=0)
+        admitted_noise(trained, settings, AnyRecordLimit(0.5, bounds=bounds), 0)
     without = replace(settings, drop=("dose",))
-    noise = admitted_noise(train(from_frame(kinds), without), without, 0.5, bounds={"age": (-4.0, 4.0)}, random_state=0)
+    limit = AnyRecordLimit(0.5, bounds={"age": (-4.0, 4.0)})
+    noise = admitted_noise(train(from_frame(kinds), without), without, limit, 0)
     assert noise.scale > 0
     assert admitted._far_columns(trained, {"age": (-4.0, 4.0), "dose": (-4.0, 4.0)}) == ""
     both = admitted._far_columns(trained, {"age": (-60.0, 60.0), "dose": (-50.0, 50.0)})
@@ -274,13 +275,14 @@ def test_warfarin_patients_keep_most_of_their_model_at_a_limit_of_one(data_folde
     own: Any = {"categories": ("cyp2c9",), "rare": 5, "bounds": tuple(bounds.items())}
     settings = Settings("dose", held_out=0.25, seed=4, **own)
     first = train(from_frame(table), settings)
-    l2 = public_numbers(first, two_digits(first.design.n), 1.0, None, bounds).penalty().l2
+    limit = AnyRecordLimit(1.0, bounds=bounds)
+    l2 = public_numbers(first, limit).penalty().l2
     trained = trained_on(first.kind, first.design, l2, None, first.public)
-    shape = public_numbers(trained, two_digits(trained.design.n), 1.0, None, bounds).shape(l2).shape
+    shape = public_numbers(trained, limit).shape(l2).shape
     assert shape == "least-loss"
     found = []
     for offset in range(4):
-        noise = admitted_noise(trained, settings, 1.0, None, bounds, offset, shape)
+        noise = admitted_noise(trained, settings, replace(limit, shape=shape), offset)
         cost = tradeoff(trained.with_noise(noise), [noise.scale], 200, offset)
         assert cost.held_out
         found.append(cost.points[0].utility)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.errors import DataError
 from fisherleak.protection.calibrate.limit_terms import raw_map
-from fisherleak.releasing.any_record_noise import public_numbers
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, public_numbers
 from fisherleak.releasing.cards.signatures import card_path, card_text
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.releasing.shaping import own_rows_shape, public_rows_shape
@@ -182,8 +183,9 @@ def test_the_default_shape_follows_from_what_a_card_tells_anyway(tmp_path: Path)
         names.append(card["shape"]["name"])
     assert names == ["least-loss", "isotropic"]
     trained = train(from_frame(people(1500)), SETTINGS)
-    assert public_numbers(trained, 100, 5.0, None, BOUNDS).shape(trained.l2).shape == "least-loss"
-    assert public_numbers(trained, 100, 0.1, None, BOUNDS).shape(trained.l2).shape == "isotropic"
+    for limit, shape in ((5.0, "least-loss"), (0.1, "isotropic")):
+        numbers = replace(public_numbers(trained, AnyRecordLimit(limit, bounds=BOUNDS)), rows=100)
+        assert numbers.shape(trained.l2).shape == shape
 
 
 @pytest.mark.long

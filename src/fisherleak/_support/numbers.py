@@ -11,6 +11,8 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SMALLEST, LARGEST = 1e-3, 1e6
 MOST_NAMED = 3
 """Columns that a sentence lists."""
+CALLED = {"accuracy": "accuracy", "r2": "R²", "auc": "AUC", "log_loss": "log loss", "deviance": "deviance"}
+"""What measures of utility are called in a sentence; others by their own names."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -181,3 +183,19 @@ def except_for(names: Sequence[str]) -> str:
         return ""
     *first, last = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more")
     return f" except {', '.join(first)} and {last}" if first else f" except {last}"
+
+
+def measured(metric: str, value: float) -> str:
+    """A utility with what it is called; accuracy is known by its unit.
+
+    Examples
+    --------
+    >>> measured("auc", 0.8123), measured("accuracy", 0.83)
+    ('AUC 0.812', '83 %')
+    """
+    return written(metric, value) if metric == "accuracy" else f"{CALLED.get(metric, metric)} {written(metric, value)}"
+
+
+def written(metric: str, value: float) -> str:
+    """The same without what it is called, beside one that says it."""
+    return percent(value) if metric == "accuracy" else number(value)

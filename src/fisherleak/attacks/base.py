@@ -27,13 +27,12 @@ from fisherleak.attacks.likelihoods import likelihood_of
 from fisherleak.engine.fit.minimise import is_fit
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise, drawn
-from fisherleak.engine.noise.add_noise_and_round import generator
+from fisherleak.engine.noise.add_noise_and_round import Released, generator
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.estimators import check_supported
 from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.scalers import complete, has_scalers, neutral, scaled_parameters, split_outputs
-from fisherleak.protection.release.release import Released
 from fisherleak.rows.summary import digest
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from fisherleak.attacks.population_attacker import Learned
 from fisherleak.attacks.white_box import white_box_on
 from fisherleak.auditing.exposure.moves_between_values import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
 from fisherleak.auditing.fitted_models.under_attack import UnderAttack
+from fisherleak.auditing.records import Attacked
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
@@ -79,39 +80,6 @@ NOT_ON_LABELS = (SERVED,)
 """Attackers of columns only: the answer served for a record follows from its columns, and says no more about its label."""
 OF_SEVERAL_ROWS = (INFORMED, WITH_PRIOR, WITHOUT_PRIOR, Ideal.name, Prior.name)
 """Attackers of people who have several rows: exact where all of them change together."""
-
-
-@dataclass(frozen=True)
-class Attacked:
-    """Outcomes at one noise, accuracies of the strongest attacker over a grid, and what was not run and why."""
-
-    outcomes: tuple[tuple[Outcome, str], ...] = ()
-    curves: tuple[tuple[dict[str, Any], ...], ...] = ()
-    notes: tuple[str, ...] = ()
-    distinguishable: tuple[Apart, ...] = ()
-    """Of every column whose values were attacked exactly, under normal noise."""
-    of: Literal["rows", "people"] = "rows"
-    """Whose values were guessed."""
-    by_row: tuple[str, ...] = ()
-    """Columns in which rows of one person differ, whose values were guessed row by row."""
-    alike: tuple[str, ...] = ()
-    """Those of them in which rows of other people agree, who were attacked as people too."""
-    of_alike: tuple[Outcome, ...] = ()
-    """What of ``outcomes`` these attacks are."""
-
-    def whose(self, column: str) -> str:
-        """Whose values of a column were guessed."""
-        return "rows" if column in self.by_row else self.of
-
-    def parts(self, column: str) -> list[list[Outcome]]:
-        """What attackers of a column got: of rows, or people; where both were attacked, of each."""
-        people = [outcome for outcome in self.of_alike if outcome.attribute == column]
-        rest = [
-            outcome
-            for outcome, _ in self.outcomes
-            if outcome.attribute == column and not any(outcome is other for other in people)
-        ]
-        return [rest, people] if column in self.alike else [rest]
 
 
 def attack_all(

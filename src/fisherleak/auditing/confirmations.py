@@ -20,9 +20,9 @@ from fisherleak.auditing.confirmed_rules import (
     TOO_FEW,
     UNCONFIRMED,
     left_open,
+    limit_on,
     other_fits,
     penalty_confirmed,
-    shape_on,
 )
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import NOISES, Noise
@@ -30,10 +30,10 @@ from fisherleak.engine.noise.calibration_record import HESSIAN, calibration_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
-from fisherleak.releasing.any_record_noise import declared_on, least_admitted, public_numbers
+from fisherleak.releasing.any_record_noise import least_admitted, public_numbers
 from fisherleak.releasing.cards.card_checks import least_follows, said_of_unit_before, unit_before
 from fisherleak.releasing.cards.card_fields import CARD
-from fisherleak.releasing.cards.cards import card_of, limit_of_one_row, limited_words, rows_per_person_on
+from fisherleak.releasing.cards.cards import card_of, limited_words, rows_per_person_on
 from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
 from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
@@ -123,7 +123,7 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     columns = None if claims["limit_columns"] is None else tuple(claims["limit_columns"])
     limit = None if claims["limit"] is None else float(claims["limit"])
     own = (audit.trained, saved.settings, audit.noise.noise, limit, columns, "", (shaped["name"], shaped["from"]))
-    again = card_of(*own, _chosen_told(saved, audit, limit, columns))
+    again = card_of(*own, _chosen_told(saved, audit, limit))
     now = card["schema"] == CARD
     again = again if now else as_earlier(again)
     if unit_before(card):
@@ -141,17 +141,13 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     return "Columns, units, grid and what is counted are as a new release of this table would have them.", True
 
 
-def _chosen_told(
-    saved: SavedModel, audit: Audit, limit: float | None, columns: tuple[str, ...] | None
-) -> tuple[str, ...]:
+def _chosen_told(saved: SavedModel, audit: Audit, limit: float | None) -> tuple[str, ...]:
     """What a model card says of a penalty and of a shape that were not given, where it says something."""
     said = [str(each) for each in saved.card["assumptions"]]
     found: list[str] = []
     if limit is None or not any(each.startswith((NOT_GIVEN, NO_SHAPE)) for each in said):
         return ()
-    numbers = public_numbers(
-        audit.trained, two_digits(audit.design.n), limit_of_one_row(saved.card), columns, declared_on(saved.card)
-    )
+    numbers = public_numbers(audit.trained, limit_on(saved))
     if any(each.startswith(NOT_GIVEN) for each in said):
         taken = replace(numbers.penalty(), alone=saved.card["shape"]["from"] is not None).reaching(saved.settings.l2)
         found += [] if taken is None else [taken.words()]
@@ -308,7 +304,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             False,
         )
     if told is not None and told.counted:
-        return _admitted(saved, audit, limit, columns, words)
+        return _admitted(saved, audit, limit, words)
     if limit > ROUNDED_UP * largest:
         return (
             f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for "
@@ -326,12 +322,10 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     )
 
 
-def _admitted(saved: SavedModel, audit: Audit, limit: float, columns: list[str] | None, words: str) -> tuple[str, bool]:
+def _admitted(saved: SavedModel, audit: Audit, limit: float, words: str) -> tuple[str, bool]:
     """A limit for any record within the bounds: certified anew within the model card's bounds."""
     try:
-        declared = declared_on(saved.card)
-        own = (columns, declared, shape_on(saved), rows_per_person_on(saved.card))
-        needed, told = least_admitted(audit.trained, saved.settings, limit, *own)
+        needed, told = least_admitted(audit.trained, saved.settings, limit_on(saved))
     except FisherleakError as error:
         return f"The model card of '{saved.path.name}' claims a limit that cannot be certified again: {error}", False
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):

@@ -24,17 +24,17 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Vector
-from fisherleak._support.numbers import number, two_digits
+from fisherleak._support.numbers import number
 from fisherleak.auditing.records import Audit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import FOR_ANYONE, IN_FILES, calibration_of
 from fisherleak.errors import FisherleakError
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN, PublicPenalty
-from fisherleak.releasing.any_record_noise import Shape, declared_ends, declared_on, public_numbers
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, Shape, declared_ends, declared_on, public_numbers
 from fisherleak.releasing.cards.card_checks import computed_before
 from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
-from fisherleak.releasing.cards.cards import limit_of_one_row, rows_per_person_on
+from fisherleak.releasing.cards.cards import rows_per_person_on
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.releasing.cards.names_on_cards import DECLARATIONS
 from fisherleak.releasing.files.earlier_files import free_digits
@@ -189,10 +189,15 @@ def scale_rule(saved: SavedModel, trained: Trained, noise: Noise) -> ScaleRule |
     record = saved.card["noise"].get("calibrated")
     if record is None or record["over"] != IN_FILES:
         return None
-    columns = saved.card["eta"]["limit_columns"]
+    return ScaleRule(limit_on(saved), tuple(_tried(saved, trained, noise)))
+
+
+def limit_on(saved: SavedModel) -> AnyRecordLimit:
+    """What the model card says of a limit for any record."""
+    limit, columns = float(saved.card["eta"]["limit"]), saved.card["eta"]["limit_columns"]
     limited = None if columns is None else tuple(columns)
-    tried = tuple(_tried(saved, trained, noise, limited))
-    return ScaleRule(float(record["eta"]), limited, declared_on(saved.card), tried)
+    most = rows_per_person_on(saved.card)
+    return AnyRecordLimit(limit, limited, declared_on(saved.card), shape_on(saved), most)
 
 
 def shape_on(saved: SavedModel) -> Shape:
@@ -203,17 +208,10 @@ def shape_on(saved: SavedModel) -> Shape:
     return shape if shape is None else np.asarray(shape)
 
 
-def _tried(
-    saved: SavedModel, trained: Trained, noise: Noise, columns: tuple[str, ...] | None
-) -> Iterator[tuple[float, Shape]]:
+def _tried(saved: SavedModel, trained: Trained, noise: Noise) -> Iterator[tuple[float, Shape]]:
     """Each penalty with the shape at which a release looked at a scale, as ``make_release`` compares them."""
-    said, declared, l2 = (
-        [str(each) for each in saved.card["assumptions"]],
-        declared_on(saved.card),
-        float(saved.settings.l2),
-    )
-    rows, limit = two_digits(trained.design.n), limit_of_one_row(saved.card)
-    numbers = public_numbers(trained, rows, limit, columns, declared)
+    said, l2 = [str(each) for each in saved.card["assumptions"]], float(saved.settings.l2)
+    numbers = public_numbers(trained, limit_on(saved))
     by_rule = any(each.startswith(NO_SHAPE) for each in said)
 
     def shape(l2: float, compared: bool) -> Shape:

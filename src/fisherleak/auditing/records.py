@@ -10,7 +10,7 @@ import numpy as np
 
 from fisherleak._support.namespaces import Vector
 from fisherleak._support.pickles import Pickled
-from fisherleak.auditing.attackers import Attacked
+from fisherleak.attacks.base import Outcome
 from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import (
     Gate,
@@ -22,18 +22,18 @@ from fisherleak.auditing.exposure.exposure import (
     leakage_rows,
 )
 from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures
-from fisherleak.auditing.exposure.moves_between_values import ValueSteps
-from fisherleak.auditing.exposure.release_prices import Prices
+from fisherleak.auditing.exposure.moves_between_values import Apart, ValueSteps
 from fisherleak.auditing.exposure.revealed import Share, Yardsticks, largest_exposure, shares_unknown
 from fisherleak.auditing.policy.policy import Advice, Policy, Rule
 from fisherleak.auditing.spotcheck import SpotCheck
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, Calibration, calibration_of
+from fisherleak.protection.calibrate.shapes import ISOTROPIC
 from fisherleak.releasing.shaping import ScaleRule
 from fisherleak.tables import Design
 from fisherleak.training.defaults import DRAWS
 from fisherleak.training.trained_model import Settings, Trained
-from fisherleak.training.utility import Tradeoff
+from fisherleak.training.utility import Tradeoff, UtilityPoint
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,82 @@ class NoiseChoice:
     @property
     def scale(self) -> float:
         return float(self.noise.scale)
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Outcomes at one noise, accuracies of the strongest attacker over a grid, and what was not run and why."""
+
+    outcomes: tuple[tuple[Outcome, str], ...] = ()
+    curves: tuple[tuple[dict[str, Any], ...], ...] = ()
+    notes: tuple[str, ...] = ()
+    distinguishable: tuple[Apart, ...] = ()
+    """Of every column whose values were attacked exactly, under normal noise."""
+    of: Literal["rows", "people"] = "rows"
+    """Whose values were guessed."""
+    by_row: tuple[str, ...] = ()
+    """Columns in which rows of one person differ, whose values were guessed row by row."""
+    alike: tuple[str, ...] = ()
+    """Those of them in which rows of other people agree, who were attacked as people too."""
+    of_alike: tuple[Outcome, ...] = ()
+    """What of ``outcomes`` these attacks are."""
+
+    def whose(self, column: str) -> str:
+        """Whose values of a column were guessed."""
+        return "rows" if column in self.by_row else self.of
+
+    def parts(self, column: str) -> list[list[Outcome]]:
+        """What attackers of a column got: of rows, or people; where both were attacked, of each."""
+        people = [outcome for outcome in self.of_alike if outcome.attribute == column]
+        rest = [
+            outcome
+            for outcome, _ in self.outcomes
+            if outcome.attribute == column and not any(outcome is other for other in people)
+        ]
+        return [rest, people] if column in self.alike else [rest]
+
+
+@dataclass(frozen=True)
+class Price:
+    """A release at a limit: its penalty, its noise, and what that keeps and reveals."""
+
+    eta: float
+    covariance: str
+    by_rule: bool
+    l2: float
+    scale: float
+    utility: UtilityPoint
+    largest: float | None = None
+    """The largest eta of a row that is present; None where what the covariance reveals by itself is not counted."""
+    membership: float | None = None
+    """How often the best attacker is correct about a row that is present, at most: by the parameters and the covariance."""
+    median: float | None = None
+    """The same about half of the rows."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of limits, isotropic noise behind the rule's own; and of noises for the rows present, at the audited eta."""
+
+    over: str
+    asked: float
+    shape: str | None = None
+    """That somebody asked for."""
+    limits: tuple[Price, ...] = ()
+    present: tuple[Price, ...] = ()
+    note: str = ""
+
+    def best(self, eta: float, higher_is_better: bool) -> Price | None:
+        """The most useful release at a limit whose covariance is counted, or isotropic."""
+        counted = [
+            each
+            for each in self.limits
+            if each.eta == eta
+            and (each.by_rule or self.shape is None)
+            and (self.over == ANY_RECORD or each.covariance == ISOTROPIC)
+        ]
+        sign = 1.0 if higher_is_better else -1.0
+        return max(counted, key=lambda each: sign * each.utility.utility, default=None)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, check_posi
 from fisherleak._support.namespaces import TableLike, Vector
 from fisherleak._support.progress import doing, told_when_long
 from fisherleak.attacks.population_attacker import Learned
-from fisherleak.auditing.attackers import ATTACKED_ROWS, ATTACKED_VALUES, Attacked, attack_all
+from fisherleak.auditing.attackers import ATTACKED_ROWS, ATTACKED_VALUES, attack_all
 from fisherleak.auditing.exposure.exposure import (
     Exposure,
     RowFigures,
@@ -37,7 +37,6 @@ from fisherleak.auditing.exposure.release_prices import (
     MOST_CELLS,
     MOST_COLUMNS,
     Priced,
-    Prices,
     check_release,
     prices_of,
 )
@@ -50,7 +49,7 @@ from fisherleak.auditing.policy.judged import judged_table
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.policy.rules import judge
 from fisherleak.auditing.policy.stated_rules import columns_named
-from fisherleak.auditing.records import Audit, Balanced, NoiseChoice, Plan
+from fisherleak.auditing.records import Attacked, Audit, Balanced, NoiseChoice, Plan, Prices
 from fisherleak.auditing.spotcheck import SpotCheck, spot_check
 from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.noise import Noise

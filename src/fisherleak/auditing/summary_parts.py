@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fisherleak.auditing import report_summary as record
-from fisherleak.auditing.attackers import Attacked
-from fisherleak.auditing.exposure.release_prices import Price, Prices
-from fisherleak.auditing.policy.advice import Choice
-from fisherleak.auditing.policy.policy import Policy, Rule
-from fisherleak.training.utility import Tradeoff, UtilityPoint
-from fisherleak.training.utility_words import gain_in_words, rise_in_words
+from fisherleak.auditing.policy.policy import Choice, Policy, Rule
+from fisherleak.auditing.records import Attacked, Price, Prices
+from fisherleak.training.utility import Tradeoff, UtilityPoint, gain_in_words, rise_in_words
 
 
 def utility_curve(cost: Tradeoff, attacked: Attacked) -> record.UtilityCurve:

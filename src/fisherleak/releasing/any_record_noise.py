@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -181,24 +181,49 @@ MOST_NAMED = 3
 """At a time: without them the refusal, if it is still one, names others."""
 
 
-def public_numbers(
-    trained: Trained,
-    rows: int,
-    limit: float,
-    columns: Sequence[str] | None = None,
-    bounds: Bounds | None = None,
-    reach: tuple[float, float] | None = None,
-) -> PublicNumbers:
-    """What the rule for penalty and covariance knows of a trained model; ``rows`` are rounded.
+@dataclass(frozen=True)
+class AnyRecordLimit:
+    """A limit on the eta of any record within the bounds of a table, and the covariance of the noise that is to keep it.
 
-    A limit on ``columns`` is in their own units; it is taken in standard ones, the least of them. ``reach`` is of ``reach_of``
-    with these bounds, where it is known.
+    Attributes
+    ----------
+    limit : float
+        On whole rows, in standard units, or on every value of each of ``columns``, in its own unit.
+    columns : sequence of str or None
+    bounds : mapping
+        Declared ends of columns and of the target, in their own units.
+    shape : matrix, str or None
+        A public matrix, or "hessian" or "least-loss" for that of the rows, which is counted.
+    rows_per_person : int or None
+        Where it is given, the limit is on all rows of a person.
     """
+
+    limit: float
+    columns: Sequence[str] | None = None
+    bounds: Bounds = field(default_factory=dict, repr=False)
+    shape: Shape = field(default=None, repr=False)
+    rows_per_person: int | None = None
+
+    def of_one_row(self, units: Mapping[str, float]) -> float:
+        """The part of it that one row has, in standard units; of several columns the least."""
+        least = min((units.get(name, 1.0) for name in self.columns or ()), default=1.0)
+        return self.limit / (self.rows_per_person or 1) * least
+
+
+def public_numbers(trained: Trained, asked: AnyRecordLimit, reach: tuple[float, float] | None = None) -> PublicNumbers:
+    """What the rule for penalty and covariance knows of a trained model; ``reach`` is of ``reach_of``, where it is known."""
     loss, target, times = trained.fit.loss, trained.design.target, _times(trained.design)
-    own, (longest, widest) = _in_one_unit(trained, limit, columns), reach or reach_of(trained, bounds)
+    own, (longest, widest) = asked.of_one_row(_units(trained.design)), reach or reach_of(trained, asked.bounds)
     widest = 0.0 if trained.folding is None else widest  # no column's scale moves
     return PublicNumbers(
-        *(trained.parameters, rows, own, own / max(times.values(), default=1.0), longest, widest),
+        *(
+            trained.parameters,
+            two_digits(trained.design.n),
+            own,
+            own / max(times.values(), default=1.0),
+            longest,
+            widest,
+        ),
         typical=1.0 + sum(times.get(f.name, 1.0) ** -2 for f in trained.design.features),
         varies=taken_to_vary(loss.unit_curvature, target.bounds is not None) * trained.unit**2,
         curvature=1.0 if loss.traits is None else public_curvature(loss),
@@ -208,10 +233,9 @@ def public_numbers(
     )
 
 
-def _in_one_unit(trained: Trained, limit: float, columns: Sequence[str] | None) -> float:
-    """A limit in standard units: on columns it is in their own, and the least of these is taken."""
-    unit = {feature.name: feature.scale for feature in trained.design.features}
-    return limit * min((unit.get(name, 1.0) for name in columns or ()), default=1.0)
+def _units(design: Design) -> dict[str, float]:
+    """The standard unit of each column, in its own."""
+    return {feature.name: feature.scale for feature in design.features}
 
 
 def _times(design: Design) -> dict[str, float]:
@@ -225,48 +249,42 @@ def _times(design: Design) -> dict[str, float]:
     return {name: 1.0 if bounds is None else DEVIATIONS_IN_A_UNIT for name, bounds in known.items()}
 
 
-def reach_of(trained: Trained, bounds: Bounds | None) -> tuple[float, float]:
+def reach_of(trained: Trained, bounds: Bounds) -> tuple[float, float]:
     """The longest record within the bounds with its constant, and how far apart values of a number are, at every penalty.
 
     Both in standard deviations of columns, as ``_times`` takes them.
     """
-    leak, times = _with_levels(trained), _times(trained.design)
-    allowed = allowed_in(leak, _in_standard_units(trained.design, bounds or {}))
+    times, (leak, ends) = _times(trained.design), _in_levels(trained, bounds)
+    allowed = allowed_in(leak, ends)
     names = [attribute.name for attribute in measurement(leak).information.attributes]
     own = zip(names, allowed.parts, strict=True)
     farthest = [times.get(name, 1.0) ** 2 * float(np.max(np.sum(part**2, axis=1))) for name, part in own]
-    ends = {name: each for name, each in allowed.bounds.items() if name != LABEL and "low" in each}
-    widths = [times[name] * (each["high"] - each["low"]) for name, each in ends.items()]
+    numbers = {name: each for name, each in allowed.bounds.items() if name != LABEL and "low" in each}
+    widths = [times[name] * (each["high"] - each["low"]) for name, each in numbers.items()]
     return math.sqrt(1.0 + sum(farthest)), max(widths, default=0.0)
 
 
 def admitted_noise(
     trained: Trained,
     settings: Settings,
-    limit: float,
-    columns: Sequence[str] | None = None,
-    bounds: Bounds | None = None,
+    asked: AnyRecordLimit,
     random_state: Seed = None,
-    shape: Shape = None,
     remedy: bool = True,
-    rows_per_person: int | None = None,
     searched: bool = True,
 ) -> Noise:
     """The least noise on a public grid with which nobody who could be in the table has an eta above a limit.
 
-    The limit is on whole rows, in standard units, or on every value of each of ``columns``, in its own unit. ``shape`` is
-    a public matrix, or "hessian" or "least-loss" for the rows' own, which is counted. With ``remedy`` a refusal names the
-    penalty that is enough, which takes several fits. With ``rows_per_person`` the limit is on all rows of a person.
-    ``searched`` is as in ``calibrate_for_any_record``.
+    With ``remedy`` a refusal names the penalty that is enough, which takes several fits. ``searched`` is as in
+    ``calibrate_for_any_record``.
     """
     _refuse_reserved(trained.design)
     try:
-        found = _calibrated_all(trained, limit, columns, bounds, random_state, shape, rows_per_person, searched)
+        found = _calibrated_all(trained, asked, random_state, searched)
     except NoUsefulBoundError as error:
-        enough = _enough(trained, limit, columns, bounds, shape, rows_per_person) if remedy else NOT_ENOUGH
+        enough = _enough(trained, asked) if remedy else NOT_ENOUGH
         last = remedy or trained.l2 >= PENALTIES[-1]
-        people = _people_enough(trained, bounds, rows_per_person) if last else ""
-        remedies = (_far_columns(trained, bounds), enough, people)
+        people = _people_enough(trained, asked) if last else ""
+        remedies = (_far_columns(trained, asked.bounds), enough, people)
         raise NoUsefulBoundError(" ".join([str(error), *filter(None, remedies)])) from None
     largest = max(found, key=lambda noise: noise.scale)
     told = calibration_of(largest)
@@ -279,7 +297,7 @@ def admitted_noise(
         told = replace(told, least=least_of(trained, named, own))
         check_grid(replace(noise, calibrated=told), named)
     # how likely a row changes the scale follows from all rows, and no noise is on it: a card claims nothing
-    return remembering(noise, replace(told, eta=limit, bounds=own, probability=1.0, confidential=None))
+    return remembering(noise, replace(told, eta=asked.limit, bounds=own, probability=1.0, confidential=None))
 
 
 def least_of(trained: Trained, shape: str, bounds: Json | None = None) -> float:
@@ -306,9 +324,9 @@ def _chance(trained: Trained, settings: Settings, found: Sequence[Noise], bounds
     return round(min(1.0, sum(chances)), 2) if settled else 1.0
 
 
-def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
+def _far_columns(trained: Trained, bounds: Bounds) -> str:
     """Which columns move a model farthest: where few people are far from all others, one more of them could be there."""
-    known = allowed_in(_with_levels(trained), _in_standard_units(trained.design, bounds or {})).bounds
+    known = allowed_in(*_in_levels(trained, bounds)).bounds
     reach = {name: max(-each["low"], each["high"]) for name, each in known.items() if name != LABEL and "low" in each}
     far = sorted((name for name in reach if reach[name] > FAR), key=lambda name: -reach[name])[:MOST_NAMED]
     if not far:
@@ -318,14 +336,7 @@ def _far_columns(trained: Trained, bounds: Bounds | None) -> str:
     return f"{named} farthest: leave {'these' if others else 'it'} out with `drop`."
 
 
-def _enough(
-    trained: Trained,
-    limit: float,
-    columns: Sequence[str] | None,
-    bounds: Bounds | None,
-    shape: Shape,
-    rows_per_person: int | None = None,
-) -> str:
+def _enough(trained: Trained, asked: AnyRecordLimit) -> str:
     """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
     if trained.weights is not None:
         return "Weights of rows decide too which `l2` is enough."
@@ -340,7 +351,7 @@ def _enough(
     def refused(l2: float) -> bool:
         other = trained_on(trained.kind, trained.design, l2, None, trained.public, l2 * bool(trained.fit.intercept_l2))
         try:
-            _calibrated_all(other, limit, columns, bounds, 0, shape, rows_per_person)
+            _calibrated_all(other, asked, 0)
         except NoUsefulBoundError:
             return True
         return False
@@ -355,31 +366,23 @@ def _enough(
     )
 
 
-def _people_enough(trained: Trained, bounds: Bounds | None, rows_per_person: int | None) -> str:
+def _people_enough(trained: Trained, asked: AnyRecordLimit) -> str:
     """How many people like these would do."""
     people = trained.design.people
-    if people is None or rows_per_person is None:
+    if people is None or asked.rows_per_person is None:
         return ""
-    times = copies_enough(_with_levels(trained), _in_standard_units(trained.design, bounds or {}), rows_per_person)
+    times = copies_enough(*_in_levels(trained, asked.bounds), asked.rows_per_person)
     if times is None:
         return ""
     return f"Of people like these {times * people.count:,} would do at `l2={trained.l2:g}`; there are {people.count:,}."
 
 
-def least_admitted(
-    trained: Trained,
-    settings: Settings,
-    limit: float,
-    columns: Sequence[str] | None = None,
-    bounds: Bounds | None = None,
-    shape: Shape = None,
-    rows_per_person: int | None = None,
-) -> tuple[float, Json]:
+def least_admitted(trained: Trained, settings: Settings, asked: AnyRecordLimit) -> tuple[float, Json]:
     """The least scale that keeps such a limit, before it is put on a grid, and what a model card would say of how it was found.
 
     The scale is a number of the data, which is kept internal.
     """
-    noises = _calibrated_all(trained, limit, columns, bounds, 0, shape, rows_per_person)
+    noises = _calibrated_all(trained, asked, 0)
     records = [calibration_of(noise) for noise in noises]
     needed = [
         r.confidential.upper / math.sqrt(r.eta**2 - r.confidential.second**2)
@@ -395,9 +398,9 @@ def least_admitted(
 
 def shape_of_card(card: Json, trained: Trained) -> NDArray[np.float64]:
     """The covariance of noise of least loss for anyone at scale 1, for the bounds that a model card tells, computed again."""
-    leak = _with_levels(trained)
+    leak, bounds = _in_levels(trained, declared_on(card))
     jacobian = measurement(leak).information.jacobians[0]
-    N = evenly_weighted(jacobian, allowed_in(leak, _in_standard_units(trained.design, declared_on(card))))
+    N = evenly_weighted(jacobian, allowed_in(leak, bounds))
     return np.asarray(shape_for_anyone(linear_part(jacobian), N).shape)
 
 
@@ -417,18 +420,9 @@ def declared_ends(card: Json) -> int:
     return len({*dict(card["settings"].get("bounds", ())), *({} if told is None else declared_on(card))})
 
 
-def _calibrated_all(
-    trained: Trained,
-    limit: float,
-    columns: Sequence[str] | None,
-    bounds: Bounds | None,
-    random_state: Seed,
-    shape: Shape,
-    rows_per_person: int | None,
-    searched: bool = True,
-) -> list[Noise]:
+def _calibrated_all(trained: Trained, asked: AnyRecordLimit, random_state: Seed, searched: bool = True) -> list[Noise]:
     """Noise in standard units for whole rows, or for each of some columns; for all rows of a person where these are known."""
-    people = trained.design.people if rows_per_person is not None else None
+    people = trained.design.people if asked.rows_per_person is not None else None
     return [
         calibrate_for_any_record(
             leak,
@@ -436,28 +430,27 @@ def _calibrated_all(
             attributes,
             bounds=declared,
             random_state=random_state,
-            shape=shape,
+            shape=asked.shape,
             person=None if people is None else people.of_row,
-            rows_per_person=rows_per_person,
+            rows_per_person=asked.rows_per_person,
             searched=searched,
         )
-        for leak, own, attributes, declared in leaks_of_limits(trained, limit, columns, bounds)
+        for leak, own, attributes, declared in leaks_of_limits(trained, asked)
     ]
 
 
 def leaks_of_limits(
-    trained: Trained, limit: float, columns: Sequence[str] | None, bounds: Bounds | None
+    trained: Trained, asked: AnyRecordLimit
 ) -> list[tuple[Leakage, float, list[str] | None, dict[str, Any]]]:
     """For whole rows, or for each of some columns: a leakage, the limit, what it is on and bounds, all in standard units."""
-    leak, declared = _with_levels(trained), _in_standard_units(trained.design, bounds or {})
-    unit = {feature.name: feature.scale for feature in trained.design.features}
-    if not columns:
-        return [(leak, limit, None, declared)]
-    return [(leak, limit * unit.get(column, 1.0), [column], declared) for column in columns]
+    (leak, declared), unit = _in_levels(trained, asked.bounds), _units(trained.design)
+    if not asked.columns:
+        return [(leak, asked.limit, None, declared)]
+    return [(leak, asked.limit * unit.get(column, 1.0), [column], declared) for column in asked.columns]
 
 
-def _with_levels(trained: Trained) -> Leakage:
-    """The leakage of the same model with categories known by their levels, not as indicators of their own."""
+def _in_levels(trained: Trained, bounds: Bounds) -> tuple[Leakage, dict[str, Any]]:
+    """The leakage of the same model with categories known by their levels, not as indicators of their own, and its bounds."""
     import pandas
 
     jacobian = one_release(measurement(trained.leak).information)
@@ -473,7 +466,8 @@ def _with_levels(trained: Trained) -> Leakage:
         table[feature.name] = np.array(levels, dtype=object)[codes]
         attributes.append(Attribute(feature.name, columns, None, Encoding(levels, np.eye(len(levels))[1:])))
     named = replace(jacobian, attributes=tuple(attributes))
-    return Leakage(information_of(named), trained.leak.noise, as_table(pandas.DataFrame(table)))
+    leak = Leakage(information_of(named), trained.leak.noise, as_table(pandas.DataFrame(table)))
+    return leak, _in_standard_units(trained.design, bounds)
 
 
 def _names(feature: Feature) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES
 from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 from fisherleak.protection.certificates.published_scale import STEP
-from fisherleak.releasing.any_record_noise import Bounds, Shape, leaks_of_limits
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, Shape, leaks_of_limits
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
@@ -54,15 +54,12 @@ class ScaleRule:
 
     Attributes
     ----------
-    limit, columns, bounds
-        As in ``admitted_noise``.
+    asked : AnyRecordLimit
     tried : tuple of pairs
         Each `l2` and shape at which a scale was looked at; several where a rule chose among them.
     """
 
-    limit: float
-    columns: tuple[str, ...] | None
-    bounds: Bounds = field(repr=False)
+    asked: AnyRecordLimit
     tried: tuple[tuple[float, Shape], ...]
 
     def too_many(self, rows: int) -> bool:
@@ -91,7 +88,7 @@ def _logs(trained: Trained, design: Design, l2: float, shape: Shape, rule: Scale
     held = l2 if trained.kind.several else trained.fit.intercept_l2
     try:
         other = trained_on(trained.kind, design, l2, None, trained.public, held)
-        limits = leaks_of_limits(other, rule.limit, rule.columns, rule.bounds)
+        limits = leaks_of_limits(other, rule.asked)
         return np.log([_scale(*each, shape) for each in limits])
     except FisherleakError:
         return None

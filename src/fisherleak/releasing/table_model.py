@@ -11,16 +11,15 @@ from sklearn.pipeline import Pipeline
 
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Vector
-from fisherleak._support.numbers import two_digits
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Calibration, read_over
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.calibration import remembering
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
 from fisherleak.protection.certificates.data_dependent_covariance import check_grid
-from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
-from fisherleak.protection.release.procedure import ReleaseRequest
-from fisherleak.releasing.any_record_noise import admitted_noise, least_of, public_numbers, reach_of
+from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty
+from fisherleak.protection.release.procedure import DecidedByPublicNumbers, ReleaseRequest
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, admitted_noise, least_of, public_numbers, reach_of
 from fisherleak.releasing.cards.card_fields import LEAST_HELD_OUT, MOST_HELD_OUT, is_share
 from fisherleak.releasing.cards.cards import up_to_the_grid
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
@@ -37,7 +36,7 @@ OVER = (ANY_RECORD, "max")
 
 
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(DecidedByPublicNumbers):
     """A trained model of a table, and the settings that its model card will have."""
 
     trained: Trained
@@ -55,7 +54,7 @@ class TableModel:
         trained, settings = self.trained, self.settings
         l2 = settings.l2 if penalty is None else penalty.l2
         # of several classes, for any record within the bounds, intercepts have the penalty of the coefficients
-        held = l2 if trained.kind.several and _limits_anyone(request) else settings.intercept_l2
+        held = l2 if trained.kind.several and request.limits_anyone else settings.intercept_l2
         if (l2, held) != (settings.l2, settings.intercept_l2):
             settings = replace(settings, l2=l2, intercept_l2=held)
             trained = trained_on(trained.kind, trained.design, l2, None, trained.public, held)
@@ -64,26 +63,18 @@ class TableModel:
             trained = reweighted(trained) if request.eta is None else balanced(trained)
         return TableModel(trained, settings, self)
 
-    def public_penalty(self, request: ReleaseRequest) -> PublicPenalty | None:
-        """The penalty that public numbers give; None where the limit is not on every row that could be there."""
-        limited = request.attributes
-        if not _limits_anyone(request) or not (limited is None or self.trained.kind.several):
-            return None
-        found = self._numbers(request).penalty()
-        return found if request.shape_from is None else replace(found, alone=True)
-
-    def public_shape(self, request: ReleaseRequest) -> PublicShape | None:
-        """The covariance by public numbers; None where one was asked for, or where the rule is not for this limit."""
-        asked = request.shape is not None or request.shape_from is not None
-        if asked or not _limits_anyone(request):
-            return None
-        return self._numbers(request).shape(self.trained.l2)
+    @property
+    def takes_columns(self) -> bool:
+        """Of several classes the label decides the penalty."""
+        return self.trained.kind.several
 
     def _numbers(self, request: ReleaseRequest) -> PublicNumbers:
-        assert request.limit_of_one_row is not None
-        design = self.trained.design
-        known = (self.trained, two_digits(design.n), request.limit_of_one_row, request.attributes)
-        return public_numbers(*known, design.declared, self.reach)
+        return public_numbers(self.trained, self._asked(request), self.reach)
+
+    def _asked(self, request: ReleaseRequest, shape: Any = None) -> AnyRecordLimit:
+        assert request.eta is not None
+        bounds = self.trained.design.declared
+        return AnyRecordLimit(request.eta, request.attributes, bounds, shape, request.rows_per_person)
 
     def calibrated(self, request: ReleaseRequest, shape: str | None) -> Noise:
         """The least noise that keeps the limit."""
@@ -92,23 +83,16 @@ class TableModel:
         public = None
         if request.shape_from is not None:
             public = public_rows_shape(trained, self.settings, request.shape_from, how, limited)
-        if not _limits_anyone(request):
+        if not request.limits_anyone:
             return _calibrated(trained, request.eta, limited, how, public)
         matrix = None if how == ISOTROPIC else how if public is None else public
-        bounds, seed = trained.design.declared, request.random_state
         # where penalties are compared, larger ones come next
         single = (request.penalty_given or trained.kind.several or limited is not None) and not request.planned
-        most = request.rows_per_person
-        own = (trained, self.settings, request.eta, limited, bounds, seed, matrix, single, most)
+        own = (trained, self.settings, self._asked(request, matrix), request.random_state, single)
         return admitted_noise(*own, searched=not request.planned)
 
-    def predicted_cost(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> float:
-        """What penalty and noise are predicted to cost together, from the scale and public numbers."""
-        return self._numbers(request).cost(noise.scale, shape, self.trained.l2)
-
-    def penalty_cost(self, request: ReleaseRequest, penalty: PublicPenalty) -> float:
-        """The part of it that another penalty has by itself."""
-        return self._numbers(request).penalty_cost(penalty.l2)
+    def _l2(self, request: ReleaseRequest) -> float:
+        return self.trained.l2
 
     def acted_on(self, noise: Noise) -> tuple[Vector, None]:
         """Parameters in the frame of the columns' public scales and centres."""
@@ -141,11 +125,6 @@ def named_shape(request: ReleaseRequest) -> str:
     return request.shape or (ISOTROPIC if request.shape_from is None else HESSIAN)
 
 
-def _limits_anyone(request: ReleaseRequest) -> bool:
-    """Whether there is a limit, and on any record within the bounds."""
-    return request.eta is not None and request.over == ANY_RECORD
-
-
 def checked_request(request: ReleaseRequest, settings: Settings) -> ReleaseRequest:
     """The request with its limit as a number and its noise as a record; refuses what does not go together."""
     if (request.eta is None) == (request.noise is None):
@@ -172,14 +151,14 @@ def limited_columns(attribute: str | Sequence[str] | None) -> tuple[str, ...] | 
 def _check_people(settings: Settings, request: ReleaseRequest) -> None:
     """Refuse what is about single rows where a release is about people."""
     most = request.rows_per_person
-    if most is not None and (settings.person is None or not _limits_anyone(request)):
+    if most is not None and (settings.person is None or not request.limits_anyone):
         raise InvalidInputError(
             f"`rows_per_person` is {most}: it goes with `person` and a limit `eta` for any record within the bounds "
             f"({'give `person`' if settings.person is None else 'leave out `noise` or `over`'}), or leave it out."
         )
     if settings.person is None:
         return
-    if _limits_anyone(request) and most is None:
+    if request.limits_anyone and most is None:
         raise InvalidInputError(
             f"`person` ('{settings.person}') with `eta` needs `rows_per_person` too: how many rows a person may have, since "
             "the limit is for any records within the bounds in all of them. Or `over='max'` limits the people who are there."

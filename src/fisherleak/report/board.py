@@ -10,13 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fisherleak._support.numbers import MINUS, NOTHING, number, two_digits
+from fisherleak._support.numbers import CALLED, MINUS, NOTHING, number, two_digits
 from fisherleak.auditing.policy.policy import EVERY
 from fisherleak.auditing.report_summary import MeasuredUtility, SecondCurve, Stated, StatedRule, Summary, UtilityCurve
 from fisherleak.errors import InvalidInputError
 from fisherleak.report.render import page_without_scripts
 from fisherleak.report.view import clipped
-from fisherleak.training.utility_words import CALLED
 
 MOST_RULES, MOST_COLUMNS, LONGEST = 16, 30, 60
 """Rules, columns and letters of a name that are shown: the page is one sheet of paper."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fisherleak._support.numbers import except_for, number, percent, percent_at_most, share
+from fisherleak._support.numbers import except_for, measured, number, percent, percent_at_most, share, written
 from fisherleak.auditing.report_summary import (
     DistinguishableColumn,
     MeasuredUtility,
@@ -18,7 +18,6 @@ from fisherleak.auditing.report_summary import (
     RevealedShare,
     Summary,
 )
-from fisherleak.training.utility_words import measured, written
 
 MOST_RULES = 3
 EVEN = 0.5

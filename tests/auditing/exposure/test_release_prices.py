@@ -12,8 +12,9 @@ import pytest
 
 from fisherleak.auditing import run
 from fisherleak.auditing.exposure import release_prices
-from fisherleak.auditing.exposure.release_prices import Price, Priced, Prices, prices_of
+from fisherleak.auditing.exposure.release_prices import Priced, prices_of
 from fisherleak.auditing.policy.policy import read_policy
+from fisherleak.auditing.records import Price, Prices
 from fisherleak.auditing.report_summary import read_summary
 from fisherleak.auditing.run import audit
 from fisherleak.errors import InvalidInputError, SeededReleaseWarning

@@ -28,7 +28,7 @@ from fisherleak.protection.release.procedure import (
     with_l2,
 )
 from fisherleak.protection.release.release import FittedModel, check_releasable, measured_model
-from fisherleak.releasing.any_record_noise import public_numbers
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, public_numbers
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
 
@@ -59,7 +59,7 @@ def test_they_are_the_numbers_of_the_same_table() -> None:
     frame = pandas.DataFrame({f"x{j}": rows[:, j] for j in range(3)} | {"y": y})
     declared = {("y" if name == "label" else name): ends for name, ends in bounds.items()}
     settings = Settings("y", "linear", held_out=0.0, bounds=tuple(declared.items()))
-    table = public_numbers(train(from_frame(frame), settings), 300, 0.5, None, declared)
+    table = public_numbers(train(from_frame(frame), settings), AnyRecordLimit(0.5, bounds=declared))
     for name in ("limit", "in_deviations", "longest", "widest", "varies", "curvature"):
         assert getattr(own, name) == pytest.approx(getattr(table, name), rel=1e-9), name
     assert (own.parameters, own.rows, own.squared) == (table.parameters, table.rows, table.squared)

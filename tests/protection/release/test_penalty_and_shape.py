@@ -32,7 +32,7 @@ from fisherleak.protection.release.penalty_and_shape import (
     shrinkage_cost,
 )
 from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, make_release
-from fisherleak.releasing.any_record_noise import public_numbers
+from fisherleak.releasing.any_record_noise import AnyRecordLimit, public_numbers
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
@@ -75,7 +75,7 @@ def test_no_value_of_the_rows_decides() -> None:
         trained = train(from_frame(other), Settings("score", held_out=0.0))
         found.add(
             (
-                public_numbers(trained, 1500, 0.02, None, BOUNDS).shape(trained.l2).words(),
+                public_numbers(trained, AnyRecordLimit(0.02, bounds=BOUNDS)).shape(trained.l2).words(),
                 round(trained.fit.condition, 3),
             )
         )

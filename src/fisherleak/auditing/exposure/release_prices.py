@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fisherleak.auditing.exposure.membership_of_rows import membership_figures
+from fisherleak.auditing.records import Price, Prices
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, has_own_shape, read_over
 from fisherleak.errors import FisherleakError, InvalidInputError
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES
 from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, planned_release
 from fisherleak.releasing.table_model import OVER, TableModel, checked_request
 from fisherleak.rows.summary import digest
-from fisherleak.training.utility import UtilityPoint, tradeoff
+from fisherleak.training.utility import tradeoff
 
 LIMITS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """That are tried beside the one that is asked for."""
@@ -51,49 +52,6 @@ class Priced:
     @property
     def limit(self) -> float:
         return UNASKED if self.eta is None else self.eta
-
-
-@dataclass(frozen=True)
-class Price:
-    """A release at a limit: its penalty, its noise, and what that keeps and reveals."""
-
-    eta: float
-    covariance: str
-    by_rule: bool
-    l2: float
-    scale: float
-    utility: UtilityPoint
-    largest: float | None = None
-    """The largest eta of a row that is present; None where what the covariance reveals by itself is not counted."""
-    membership: float | None = None
-    """How often the best attacker is correct about a row that is present, at most: by the parameters and the covariance."""
-    median: float | None = None
-    """The same about half of the rows."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Prices of limits, isotropic noise behind the rule's own; and of noises for the rows present, at the audited eta."""
-
-    over: str
-    asked: float
-    shape: str | None = None
-    """That somebody asked for."""
-    limits: tuple[Price, ...] = ()
-    present: tuple[Price, ...] = ()
-    note: str = ""
-
-    def best(self, eta: float, higher_is_better: bool) -> Price | None:
-        """The most useful release at a limit whose covariance is counted, or isotropic."""
-        counted = [
-            each
-            for each in self.limits
-            if each.eta == eta
-            and (each.by_rule or self.shape is None)
-            and (self.over == ANY_RECORD or each.covariance == ISOTROPIC)
-        ]
-        sign = 1.0 if higher_is_better else -1.0
-        return max(counted, key=lambda each: sign * each.utility.utility, default=None)
 
 
 def check_release(over: str, shape: str | None, rows_per_person: int | None) -> str:

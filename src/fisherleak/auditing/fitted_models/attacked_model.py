@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.progress import doing
-from fisherleak.auditing.attackers import ATTACKED_ROWS, ATTACKED_VALUES, Attacked, attack_all
+from fisherleak.auditing.attackers import ATTACKED_ROWS, ATTACKED_VALUES, attack_all
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
 from fisherleak.auditing.fitted_models.under_attack import (
     MOST_COLUMNS,
@@ -18,6 +18,7 @@ from fisherleak.auditing.fitted_models.under_attack import (
     columns_to_tell_apart,
     model_under_attack,
 )
+from fisherleak.auditing.records import Attacked
 from fisherleak.auditing.report_summary import Summary
 from fisherleak.leakage.measurement import measurement
 from fisherleak.training.utility import GRID

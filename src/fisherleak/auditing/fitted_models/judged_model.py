@@ -16,7 +16,6 @@ from scipy.special import ndtr
 from fisherleak._support.arrays import host
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.numbers import number
-from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.revealed import SEVERAL_ROWS, exposure_at, label_spread
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
 from fisherleak.auditing.fitted_models.measured_leakage import BY_BOUNDS, Exposures, not_shown
@@ -24,6 +23,7 @@ from fisherleak.auditing.fitted_models.policy_on_model import AppliedPolicy
 from fisherleak.auditing.policy.judged import Judged, JudgedMembership, JudgedValue, Required, fixed_scale
 from fisherleak.auditing.policy.policy import Advice, Policy, Rule
 from fisherleak.auditing.policy.rules import judge
+from fisherleak.auditing.records import Attacked
 from fisherleak.auditing.report_summary import Summary
 from fisherleak.engine.changes.removal import EXACT
 from fisherleak.engine.information import Information, norms_of_sets

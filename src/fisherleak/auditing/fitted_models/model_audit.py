@@ -18,7 +18,6 @@ from fisherleak._support.notebook import panel
 from fisherleak._support.numbers import except_for, number
 from fisherleak._support.pickles import Pickled
 from fisherleak._support.progress import doing
-from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.fitted_models.attacked_model import AttackRun, attacked_model
 from fisherleak.auditing.fitted_models.judged_model import SCOPE, advice_on_rules, judge_model
@@ -40,7 +39,7 @@ from fisherleak.auditing.fitted_models.stated_arguments import (
 )
 from fisherleak.auditing.policy.advice import EVEN, NOT_ASKED, TENTH, Findings, advice_from, choices_at
 from fisherleak.auditing.policy.policy import Policy
-from fisherleak.auditing.records import Plan
+from fisherleak.auditing.records import Attacked, Plan
 from fisherleak.auditing.report_summary import AddedNoise, DistinguishableColumn, Next, Summary
 from fisherleak.auditing.summary_parts import checked_policy, choices_with_cost, outcomes_of, utility_curve
 from fisherleak.engine.fit.minimise import is_fit

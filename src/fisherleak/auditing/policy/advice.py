@@ -23,12 +23,10 @@ import numpy as np
 
 from fisherleak._support.checks import LARGEST_LIMIT
 from fisherleak._support.grids import rounded_up
-from fisherleak._support.numbers import except_for, number
-from fisherleak.auditing.attackers import Attacked
+from fisherleak._support.numbers import except_for, measured, number
 from fisherleak.auditing.exposure.columns import column_figures, largest_of_columns
 from fisherleak.auditing.exposure.exposure import RowFigures, gate_of, group_figures, row_figures
 from fisherleak.auditing.exposure.membership_of_rows import MembershipFigures, membership_figures
-from fisherleak.auditing.exposure.release_prices import Price
 from fisherleak.auditing.exposure.revealed import (
     exposure_at,
     largest_exposure,
@@ -39,16 +37,15 @@ from fisherleak.auditing.exposure.revealed import (
 )
 from fisherleak.auditing.policy.applied_rules import AppliedRules, yardsticks_at
 from fisherleak.auditing.policy.judged import judged_table
-from fisherleak.auditing.policy.policy import Advice, Rule
+from fisherleak.auditing.policy.policy import Advice, Choice, Rule
 from fisherleak.auditing.policy.rules import judge, without_release
-from fisherleak.auditing.records import Audit, NoiseChoice, Plan
+from fisherleak.auditing.records import Attacked, Audit, NoiseChoice, Plan, Price
 from fisherleak.engine.changes.removal import EXACT
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Trained, calibrated_scale
 from fisherleak.training.utility import tradeoff
-from fisherleak.training.utility_words import measured
 
 FROM_ROWS = (
     "It was computed from your data, so publishing it reveals a little about one record. A release by `eta` does not."
@@ -102,14 +99,6 @@ def choose_noise(trained: Trained, plan: Plan, rows: RowFigures, rms: Any) -> No
 def _whose(trained: Trained) -> str:
     """What an eta is of."""
     return "row" if trained.design.people is None else "person"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The least noise at which no more than a share of any number of anyone present is revealed."""
-
-    share: float
-    noise: float
 
 
 def choices_on(audit: Audit) -> tuple[Choice, ...]:

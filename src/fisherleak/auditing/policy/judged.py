@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fisherleak._support.numbers import number
-from fisherleak.auditing.attackers import Attacked
 from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import gate_of
 from fisherleak.auditing.exposure.membership_of_rows import most_told, told_right
 from fisherleak.auditing.exposure.moves_between_values import ValueSteps
 from fisherleak.auditing.exposure.revealed import label_spread, shares_unknown
-from fisherleak.auditing.records import Audit
+from fisherleak.auditing.records import Attacked, Audit
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.rows import sum_rows

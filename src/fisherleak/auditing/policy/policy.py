@@ -70,6 +70,14 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The least noise at which no more than a share of any number of anyone present is revealed."""
+
+    share: float
+    noise: float
+
+
+@dataclass(frozen=True)
 class Advice:
     """A scale of noise, none where more of it does not help, or a limit in its place, and why in a sentence."""
 

@@ -16,11 +16,12 @@ from scipy.special import ndtri
 
 from fisherleak._support.numbers import number
 from fisherleak.attacks import Outcome
-from fisherleak.auditing.attackers import INFORMED, WITH_PRIOR, Attacked
+from fisherleak.auditing.attackers import INFORMED, WITH_PRIOR
 from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
 from fisherleak.auditing.policy.judged import Judged, JudgedValue
 from fisherleak.auditing.policy.policy import SECTIONS, Policy, Rule
+from fisherleak.auditing.records import Attacked
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import share_of
 

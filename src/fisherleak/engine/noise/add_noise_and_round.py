@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import os
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from fisherleak._support.arrays import Array
 from fisherleak._support.namespaces import Vector
 from fisherleak._support.notebook import panel
 from fisherleak.engine.noise.calibration_record import Noise, calibration_of, check_noise
@@ -220,3 +222,21 @@ def grid_below(deviation: float) -> float:
     """The largest power of two that is at most 1/1024 of a standard deviation."""
     _, power = math.frexp(deviation)
     return max(math.ldexp(1.0, power - 1) / STEPS, SMALLEST)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Noisy parameters of a :class:`fisherleak.Fit`, and nothing else of it.
+
+    Attributes
+    ----------
+    coef : array of shape (d,)
+        (K, d) for a model of K classes or numbers.
+    intercept : float or None
+        (K,) likewise.
+    noise : Noise
+    """
+
+    coef: Array
+    intercept: Any
+    noise: Noise

@@ -3,8 +3,8 @@ r"""What a bound on the worst record within the bounds is made of: norms, levera
 In the metric of the Hessian, with :math:`B = H^{-1}`, L the noise's view of the parameters and E the values that count, every
 point x that could be there brings :math:`\sqrt{h} = |B^{1/2} x|`, :math:`|L B x|` and :math:`|E^T B x|`; every row that is
 there brings its leverage and its push :math:`\omega |r| \sqrt{h}` on the parameters. All are lengths, so that what one replaced
-row does to them is bounded by how it changes B and the parameters: see ``published_scale``. Several rows at once, those of a
-person, bring sums.
+row does to them is bounded by how it changes B and the parameters: see ``any_record.spread_of``. Several rows at once,
+those of a person, bring sums.
 
 Mathematics: 6.11, ``docs/mathematics/any-record.md``.
 """

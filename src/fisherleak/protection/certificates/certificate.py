@@ -133,7 +133,7 @@ SLOPES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 40.01, 0.125)])
 
 @dataclass(frozen=True)
 class Extent:
-    """How far any exchange goes, at most: what ``published_scale`` needs."""
+    """How far any exchange goes, at most: what ``any_record.spread_of`` needs."""
 
     move: float = 0.0
     """Of the parameters: |c.(w' - w)| <= move |B^1/2 c|."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -26,13 +27,13 @@ from fisherleak._support.namespaces import Estimator, Seed
 from fisherleak._support.numbers import two_digits
 from fisherleak._support.progress import stage
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
-from fisherleak.engine.noise import released
+from fisherleak.engine.noise import Noise, released
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of
 from fisherleak.errors import InvalidInputError, SeededReleaseWarning
 from fisherleak.models import final_estimator
 from fisherleak.models.estimators import has_penalty, set_l2
 from fisherleak.protection.calibrate.calibration import publishable, remembering
-from fisherleak.protection.release.penalty_and_shape import PublicPenalty
+from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 
 Vector = NDArray[np.float64]
 
@@ -78,7 +79,7 @@ class Fitted(Protocol):
     """A model before it leaves: a fit with its rows, and what is folded in. It is kept internal.
 
     One that a limit is asked of has ``calibrated(request, shape)`` too, the least noise that keeps it; one that mechanisms draw
-    from ``drawn_by(mechanism, random_state)``; a table ``public_penalty(request)`` and ``public_shape(request)``.
+    from ``drawn_by(mechanism, random_state)``; one that public numbers may decide of is a :class:`DecidedByPublicNumbers`.
     """
 
     def acted_on(self, noise: Any) -> tuple[Vector, Vector | None]:
@@ -146,6 +147,52 @@ class ReleaseRequest:
     def limit_of_one_row(self) -> float | None:
         """The part of the limit that one row has, where a person may have several."""
         return None if self.eta is None else self.eta / (self.rows_per_person or 1)
+
+    @property
+    def limits_anyone(self) -> bool:
+        """Whether there is a limit, and on any record within the bounds."""
+        return self.eta is not None and self.over == ANY_RECORD
+
+
+class DecidedByPublicNumbers(ABC):
+    """A model, of a table or of scikit-learn, whose penalty and covariance its public numbers may decide."""
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the rule for the penalty is for limits on columns too."""
+        return False
+
+    @abstractmethod
+    def _numbers(self, request: ReleaseRequest) -> PublicNumbers:
+        """What the rule knows of the model."""
+
+    @abstractmethod
+    def _l2(self, request: ReleaseRequest) -> float:
+        """The penalty that the model has, as the rule counts it."""
+
+    def public_penalty(self, request: ReleaseRequest) -> PublicPenalty | None:
+        """The penalty that public numbers give; None where the limit is not on every row that could be there."""
+        if not request.limits_anyone or not (request.attributes is None or self.takes_columns):
+            return None
+        found = self._numbers(request).penalty()
+        return found if request.shape_from is None else replace(found, alone=True)
+
+    def public_shape(self, request: ReleaseRequest) -> PublicShape | None:
+        """The covariance by public numbers; None where one was asked for, or where the rule is not for this limit."""
+        asked = request.shape is not None or request.shape_from is not None
+        return None if asked or not request.limits_anyone else self._numbers(request).shape(self._l2(request))
+
+    def predicted_cost(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> float:
+        """What penalty and noise are predicted to cost together, from the scale and public numbers."""
+        return self._numbers(request).cost(noise.scale, shape, self._l2(request))
+
+    def penalty_cost(self, request: ReleaseRequest, penalty: PublicPenalty) -> float:
+        """The part of it that another penalty has by itself."""
+        return self._numbers(request).penalty_cost(penalty.l2)
+
+    def is_useless(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> bool:
+        """Whether public numbers predict that a release with this noise is no better than the baseline."""
+        return self._numbers(request).is_useless(noise.scale, shape, self._l2(request))
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.arrays import host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, VectorLike
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
-from fisherleak.engine.noise.add_noise_and_round import check_fine, generator, grid_below, to_significant_bits
+from fisherleak.engine.noise.add_noise_and_round import (
+    Released,
+    check_fine,
+    generator,
+    grid_below,
+    to_significant_bits,
+)
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, declared_frame, has_own_shape
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
@@ -44,28 +50,16 @@ from fisherleak.models.steps.transformers import check_steps
 from fisherleak.protection.calibrate.calibration import calibrate
 from fisherleak.protection.certificates.declared_bounds import checked_bounds
 from fisherleak.protection.release.model_bounds import check_clipped, clip_fills, model_numbers, unit_of_penalty
-from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
-from fisherleak.protection.release.procedure import NoiseFrame, ReleaseRequest, make_release, warn_of_seed
+from fisherleak.protection.release.penalty_and_shape import PublicNumbers
+from fisherleak.protection.release.procedure import (
+    DecidedByPublicNumbers,
+    NoiseFrame,
+    ReleaseRequest,
+    make_release,
+    warn_of_seed,
+)
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Released:
-    """Noisy parameters of a :class:`fisherleak.Fit`, and nothing else of it.
-
-    Attributes
-    ----------
-    coef : array of shape (d,)
-        (K, d) for a model of K classes or numbers.
-    intercept : float or None
-        (K,) likewise.
-    noise : Noise
-    """
-
-    coef: Array
-    intercept: Any
-    noise: Noise
 
 
 def release(
@@ -238,7 +232,7 @@ def _move(model: Estimator, theta: Vector, public: str) -> None:
 
 
 @dataclass(frozen=True)
-class FittedModel:
+class FittedModel(DecidedByPublicNumbers):
     """A fitted model of scikit-learn that is checked, and what it reveals where a limit is asked for."""
 
     model: Any = field(repr=False)
@@ -267,26 +261,6 @@ class FittedModel:
             rows_per_person=request.rows_per_person,
         )
 
-    def public_penalty(self, request: ReleaseRequest) -> PublicPenalty | None:
-        """The penalty that public numbers give; None where the limit is not on whole rows."""
-        return None if request.attributes is not None else self._numbers(request).penalty()
-
-    def public_shape(self, request: ReleaseRequest) -> PublicShape | None:
-        """The covariance by public numbers; None where one was asked for."""
-        return None if request.shape is not None else self._numbers(request).shape(self._l2(request))
-
-    def predicted_cost(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> float:
-        """What penalty and noise are predicted to cost together, from the scale and public numbers."""
-        return self._numbers(request).cost(noise.scale, shape, self._l2(request))
-
-    def penalty_cost(self, request: ReleaseRequest, penalty: PublicPenalty) -> float:
-        """The part of it that another penalty has by itself."""
-        return self._numbers(request).penalty_cost(penalty.l2)
-
-    def is_useless(self, request: ReleaseRequest, noise: Noise, shape: str | None) -> bool:
-        """Whether public numbers predict that a release with this noise is no better than the baseline."""
-        return self._numbers(request).is_useless(noise.scale, shape, self._l2(request))
-
     def unit_of_penalty(self, request: ReleaseRequest) -> float:
         """What an l2 of the rule is multiplied by where the estimator's acts."""
         return unit_of_penalty(self.measured, self._scales, request.bounds)
@@ -296,7 +270,6 @@ class FittedModel:
         return model_numbers(self.measured, self._scales, request.bounds, request.limit_of_one_row, request.attributes)
 
     def _l2(self, request: ReleaseRequest) -> float:
-        """The penalty that the model has, as the rule counts it."""
         fit = self.measured.fits[0]
         return float(fit.l2) * fit.n / two_digits(fit.n) / self.unit_of_penalty(request)
 
