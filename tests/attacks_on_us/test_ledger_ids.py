@@ -150,6 +150,70 @@ def test_corrected_rows_go_on_in_a_ledger_that_starts_from_the_totals(
     np.testing.assert_allclose(third.etas(case.X, case.y, renamed(0)), expected, rtol=1e-5)
 
 
+def test_ids_that_change_twice_with_a_corrected_value_between_carry_all_totals(
+    ledger: fl.Ledger, case: Case, tmp_path: Path
+) -> None:
+    """One thing changes at a time: a new id, a value on a new ledger, and a new id again."""
+    etas = []
+
+    def released(ledger: fl.Ledger, X: Any, who: str) -> None:
+        leak = fl.measure(fl.minimise(X, case.y, l2=0.1), X, case.y, NOISE)
+        etas.append(float(leak.per_example()[3]))
+        ledger.add(leak, ids=[who if k == 3 else f"p{k}" for k in range(N)])
+
+    def total(ledger: fl.Ledger, X: Any, who: str) -> float:
+        return float(ledger.etas(X, case.y, [who if k == 3 else f"p{k}" for k in range(N)])[3])
+
+    corrected = np.array(case.X)
+    corrected[3, 1] += 0.25
+    released(ledger, case.X, "ANNA")
+    released(ledger, case.X, "BERTA")
+    second = ledger.carry_to(tmp_path / "second.ledger.json")
+    released(second, corrected, "BERTA")
+    expected = float(np.sqrt(np.sum(np.square(etas))))
+    assert total(second, corrected, "BERTA") == pytest.approx(expected, rel=1e-4)
+    assert total(second, corrected, "CARLA") == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_ledger_that_was_not_carried_over_to_its_end_is_closed_and_the_call_ends_it(
+    ledger: fl.Ledger, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed between two files leaves no two ledgers that do not count each other's releases."""
+    ledger.add(case.leak(NOISE))
+    new = tmp_path / "new.ledger.json"
+    written: list[Path] = []
+
+    def killed(path: Path, content: Any) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(path)
+        write_content(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fisherleak.protection.ledger.ledger.write_content", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.carry_to(new)
+    assert not new.exists()
+    with pytest.raises(fl.InvalidInputError, match="was carried to"):
+        ledger.add(case.leak(NOISE))
+    with pytest.raises(fl.InvalidInputError, match="was carried to"):
+        ledger.carry_to(tmp_path / "other.json")
+    assert ledger.carry_to(new).etas(case.X, case.y).max() == pytest.approx(ledger.etas(case.X, case.y).max(), rel=1e-5)
+    with pytest.raises(fl.InvalidInputError, match="is there already"):
+        ledger.carry_to(new)
+
+
+def test_a_ledger_is_overwritten_by_nothing(ledger: fl.Ledger, case: Case, tmp_path: Path) -> None:
+    ledger.add(case.leak(NOISE))
+    before = ledger.path.read_bytes()
+    frame = pandas.DataFrame(np.round(case.X, 3), columns=[f"x{j}" for j in range(case.X.shape[1])])
+    frame = pandas.concat([frame] * 3, ignore_index=True).assign(y=np.round(np.tile(case.y, 3), 3))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    line = ["release", str(tmp_path / "t.csv"), "--target", "y", "--noise", "5", "--overwrite", "--quiet", "--out"]
+    assert main([*line, str(ledger.path)]) == 2
+    assert ledger.path.read_bytes() == before
+
+
 def test_a_ledger_that_was_carried_over_takes_no_more(ledger: fl.Ledger, case: Case, tmp_path: Path) -> None:
     leak = case.leak(NOISE)
     ledger.add(leak)

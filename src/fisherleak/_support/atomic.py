@@ -15,6 +15,8 @@ NO_TABLE = "'{}' does not exist: check the name, or use - for standard input."
 NO_LEDGER = "'{}' does not exist: record a release in it first."
 NO_MODEL = "'{}' does not exist: name the file of a released model."
 NO_KEY = "The key '{}' does not exist: name a PEM file."
+LEDGER = b'"schema": "fisherleak.ledger/'
+"""What stands in every ledger, and in no other file that is written here."""
 NO_POLICY = "The policy '{}' does not exist: name a TOML file."
 
 
@@ -57,6 +59,10 @@ def check_file_place(path: Path, overwrite: bool) -> None:
         raise InvalidInputError(f"'{path}' is a folder: name a file.")
     if path.exists() and not overwrite:
         raise InvalidInputError(f"'{path}' exists: choose another file, or allow it with `overwrite=True`.")
+    if path.is_file() and LEDGER in path.read_bytes():
+        raise InvalidInputError(
+            f"'{path}' is a ledger, and a ledger is never overwritten: its totals would be lost. Choose another file."
+        )
 
 
 def _check_parent(place: Path) -> None:

@@ -171,7 +171,8 @@ def known_in(
             renamed_now |= (same < 0) & (np.max(found, axis=0) >= 0)
         for renamed in found:
             for row in np.flatnonzero(renamed >= 0).tolist():
-                other[row].add(entry["rows"][renamed[row]])
+                name = entry["rows"][renamed[row]]  # it may have had other ids before, with other values
+                other[row] |= {name, *names_before(records, name)} - {rows.ids[row]}
     if np.sum(renamed_now) > rows.n / 2:
         raise InvalidInputError(
             f"{np.sum(renamed_now)} of {rows.n} rows have the values of rows that a release had under other ids: use the ids "

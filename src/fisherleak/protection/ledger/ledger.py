@@ -395,7 +395,8 @@ class Ledger(Shown):
             raise InvalidInputError(f"'{fresh.path}' is there already: name a file that is not.")
         with held(self.path):
             content = read_content(self.path)
-            check_open(self.path, content)
+            if content.get("carried_to") != str(fresh.path):  # else this was begun before, and not ended
+                check_open(self.path, content)
             with entries_of(self.path):  # before anything is written or closed
                 carried = list(map(carried_from, records_of(content)))
                 check_carried(carried)
@@ -403,8 +404,9 @@ class Ledger(Shown):
             with held(fresh.path):
                 if fresh.path.exists():
                     raise InvalidInputError(f"'{fresh.path}' is there already: name a file that is not.")
+                # this one is closed first: whatever ends us in between, never are both open
+                write_content(self.path, {**content, "carried_to": str(fresh.path)})
                 write_content(fresh.path, new_content(content["key"], carried))
-            write_content(self.path, {**content, "carried_to": str(fresh.path)})
         return fresh
 
 

@@ -137,7 +137,8 @@ def names_of_unread(unread: UnreadRows, content: Json, rows: Rows) -> tuple[froz
     for entry in records if ids else ():
         for found in found_by_cells(entry, own_rows, key, totals):
             for row in (found >= 0).nonzero()[0].tolist():
-                names[row] |= {entry["rows"][found[row]]} - present
+                name = entry["rows"][found[row]]
+                names[row] |= {name, *names_before(records, name)} - present
     return tuple(frozenset(each & totals.keys()) for each in names)
 
 
