@@ -330,12 +330,6 @@ OF_NOISES: list[Remedy] = [
         },
     ),
     Remedy(
-        "is numeric with {count} different values: pass the candidates that the attacker considers",
-        guessed,
-        {"at": 0},
-        {"such as values=[": {"values": [-1.0, 1.0], "at": 0, "X": np.column_stack([np.sign(X[:, 0]), X])}},
-    ),
-    Remedy(
         "numbers: name the one under attack, attribute=('{LABEL}', 0)",
         lambda at: fl.attacks.WhiteBox(fitted(Ridge(1.0), y=SIGNED), X, SIGNED, at, values=[-1.0, 1.0]),
         {"at": "label"},

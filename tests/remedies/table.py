@@ -8,11 +8,15 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import fisherleak as fl
 import sentences
 
 FILE = Path(__file__).with_name("not_executed.txt")
@@ -21,6 +25,21 @@ ACTION = re.compile(
 )
 """What marks an action in the part of a refusal that follows its rule."""
 LEFT_OUT = re.compile(r"[Ll]eave (?:`?(?:--)?([\w-]+)`? out\b|out `?(?:--)?([\w-]+))")
+REASONS = {
+    "could not be downloaded from": "The remedy is a file from elsewhere.",
+    "is missing. Put it there, or leave {origin} out": "The remedy is a file from elsewhere, or a download.",
+    "(multi_class='multinomial') with two classes": "Versions of scikit-learn before 1.8 alone have this argument.",
+    "with each class fitted against the rest is not supported": "Versions of scikit-learn before 1.8 alone fit such a model.",
+    "The folder {folder} cannot be written to": "Rights on folders do not hold for every user who runs tests.",
+    "No scheduler answers at": "Waiting for one takes longer than a test may.",
+    "The cluster could not finish": "The remedy is to start a cluster that was lost again.",
+    "need Dask: pip install": "The remedy is to install a package.",
+    "Do not pass it on; release the model again": "A file that someone changed: tests of hidden data make such files.",
+    "in few of its parameters only: do not pass it on": "A file that someone changed: tests of hidden data make such files.",
+    "holds no noise of the scale that its model card claims": "A file that someone changed: tests of hidden data make such files.",
+    "The weights of IRFIL differ from one computation": "Two computations of one machine agree.",
+}
+"""Why no test follows a remedy, by a part of its refusal."""
 ARGUMENT = re.compile(r"^(\w+)=(.+)$", re.DOTALL)
 
 
@@ -43,6 +62,34 @@ def with_remedy(sentence: str) -> bool:
     """Whether a refusal says what to do, beyond its rule."""
     rest = re.split(r"(?:: |\. |; )(?!got)", sentence, maxsplit=1)
     return len(rest) == 2 and bool(ACTION.search(rest[1]))
+
+
+def refusing(call: Callable[..., Any], kind: type[Warning] = UserWarning) -> Callable[..., Any]:
+    """The same call, which refuses what it warns of."""
+
+    def refuses(**given: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", kind)
+            try:
+                return call(**given)
+            except kind as warning:
+                raise fl.InvalidInputError(str(warning)) from None
+
+    return refuses
+
+
+@contextmanager
+def limited(**sizes: Any) -> Iterator[None]:
+    """Less room than there is: other numbers for constants of the package, by module and name."""
+    places = [(import_module(f"fisherleak.{place.rpartition('.')[0]}"), place.rpartition(".")[2]) for place in sizes]
+    before = [getattr(module, name) for module, name in places]
+    try:
+        for (module, name), size in zip(places, sizes.values(), strict=True):
+            setattr(module, name, size)
+        yield
+    finally:
+        for (module, name), size in zip(places, before, strict=True):
+            setattr(module, name, size)
 
 
 def followed(remedy: str, action: Any, call: Callable[..., Any], given: Mapping[str, Any]) -> Any:
@@ -80,14 +127,21 @@ def not_executed(entries: Iterable[str]) -> dict[str, list[str]]:
     return {module: said for module, said in found.items() if said}
 
 
+def reason_for(sentence: str) -> str | None:
+    """Why no test can follow the remedy of a refusal; None where one could."""
+    return next((why for part, why in REASONS.items() if part in sentence), None)
+
+
 def as_text(found: Mapping[str, list[str]]) -> str:
-    """The list as it is kept."""
-    return "".join(f"{module}\n" + "".join(f"  {each}\n" for each in said) + "\n" for module, said in found.items())
+    """The list as it is kept, with reasons."""
+    shown = {
+        module: [f"  {each}\n" + "".join(f"    {why}\n" for why in [reason_for(each)] if why) for each in said]
+        for module, said in found.items()
+    }
+    return "".join(f"{module}\n" + "".join(said) + "\n" for module, said in shown.items())
 
 
 if __name__ == "__main__":
-    from importlib import import_module
-
     SAID = import_module("remedies.test_remedies").SAID  # it imports this module
 
     FILE.write_text(as_text(not_executed(SAID)), encoding="utf-8")

@@ -14,23 +14,27 @@ import sentences
 from fisherleak.cli import main
 from often import often
 from remedies.of_bounds import OF_BOUNDS
+from remedies.of_choices import OF_CHOICES
 from remedies.of_commands import LINES, Line, write_tables
 from remedies.of_data import OF_DATA
 from remedies.of_estimators import OF_ESTIMATORS
+from remedies.of_files import OF_FILES
 from remedies.of_limits import CALIBRATED, PROTECTED
 from remedies.of_models import ATTACKED, AUDITED, MEASURED, RELEASED
 from remedies.of_noises import OF_NOISES
 from remedies.of_people import OF_PEOPLE
 from remedies.of_policies import OF_POLICIES
+from remedies.of_releases import OF_RELEASES
 from remedies.of_tables import OF_TABLES
-from remedies.table import FILE, Remedy, as_text, followed, line_with, not_executed, with_remedy
+from remedies.table import FILE, REASONS, Remedy, as_text, followed, line_with, not_executed, reason_for, with_remedy
 
 FIRST = [*MEASURED, *AUDITED, *RELEASED, *ATTACKED, *CALIBRATED, *PROTECTED, *OF_PEOPLE]
 OTHERS = [*OF_DATA, *OF_ESTIMATORS, *OF_NOISES, *OF_POLICIES, *OF_TABLES, *OF_BOUNDS]
+OTHERS += [*OF_CHOICES, *OF_RELEASES, *OF_FILES]
 CALLS = [*FIRST, *OTHERS]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
-MOST_NOT_EXECUTED = 147
-"""May only be lowered."""
+MOST_NOT_EXECUTED = 46
+"""Without a reason why no test can follow them. May only be lowered."""
 
 
 def names(entries: list[Remedy] | list[Line]) -> list[str]:
@@ -76,7 +80,9 @@ def test_an_entry_is_of_a_refusal_with_a_remedy(says: str) -> None:
 def test_refusals_whose_remedy_nothing_follows_are_listed_and_get_fewer() -> None:
     found = not_executed(SAID)
     assert FILE.read_text(encoding="utf-8") == as_text(found), "in tests/, run python -m remedies.table"
-    assert sum(map(len, found.values())) <= MOST_NOT_EXECUTED, "add an entry for the refusal that is new"
+    left = [each for said in found.values() for each in said]
+    assert sum(not reason_for(each) for each in left) <= MOST_NOT_EXECUTED, "add an entry for the refusal that is new"
+    assert [part for part in REASONS if not any(part in each for each in left)] == []
 
 
 @pytest.mark.parametrize(
