@@ -63,7 +63,7 @@ def test_an_audit_of_text_and_of_codes(tables: Any, capsys: pytest.CaptureFixtur
         "'outcome' has 3 values ('ill', 'well', 'worse'), so the model is softmax" in note
         for note in summary["assumptions"]
     )
-    assert any("another class is a move of length √2" in note for note in summary["assumptions"])
+    assert any("another class is a change of length √2" in note for note in summary["assumptions"])
     cost = summary["tradeoff"]
     assert cost["metric"] == "accuracy"
     auc, loss = cost["also"]

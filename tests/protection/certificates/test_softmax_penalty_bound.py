@@ -143,9 +143,9 @@ def trained(K: int, n: int, seed: int, l2: float, public: str, level: float, wei
 def test_no_refit_with_scales_of_its_own_is_above_the_bound(
     K: int, l2: float, public: str, level: float, weighted: bool, column: Any
 ) -> None:
-    from fisherleak.releasing.any_record_noise import _with_levels
+    from fisherleak.releasing.any_record_noise import _in_levels
 
-    leak = _with_levels(trained(K, 90, 7, l2, public, level, weighted))
+    leak, _ = _in_levels(trained(K, 90, 7, l2, public, level, weighted), {})
     X = np.asarray(one_release(leak._information).X)
     box = {name: (float(X[:, k].min()) - 0.5, float(X[:, k].max()) + 1.0) for k, name in enumerate("ab")}
     above, allowed = bounded(leak, box, column)
