@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -72,6 +72,6 @@ def test_arguments_are_refused_in_words_of_its_own(options: dict[str, Any], says
 
 def test_bounds_without_names_are_refused_before_an_imputer_reads_them() -> None:
     X = np.random.default_rng(0).normal(size=(60, 1))
-    model: Any = make_pipeline(SimpleImputer(), Ridge())
+    model, bounds = make_pipeline(SimpleImputer(), Ridge()), cast(Any, [(18, 100)])
     with pytest.raises(fl.InvalidInputError, match=r"bounds must be a mapping from names of columns to \(low, high\)"):
-        fl.protect(model, X, X[:, 0], bounds=[(18, 100)])
+        fl.protect(model, X, X[:, 0], bounds=bounds)
