@@ -17,6 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -314,6 +315,61 @@ def test_polish_says_what_is_measured() -> None:
     np.testing.assert_array_equal(given.fits[0].coef, model.coef_[0])
     direct = lm.Ridge().fit(X, y)
     np.testing.assert_array_equal(fl.measure(direct, X, y).fits[0].coef, direct.coef_)
+
+
+def sparse_and_dense(drop: str | None = None) -> tuple[Any, Any, Any, Any]:
+    """A table, numbers, and what makes sparse features and the same dense ones of its columns."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(50, 10, 600), "bmi": rng.normal(25, 4, 600)})
+    for name in ("city", "job"):
+        frame[name] = rng.choice([f"{name} {k}" for k in range(30)], 600)
+    y = 0.1 * frame["age"] + frame["bmi"] + (frame["city"] == "city 3") + rng.normal(size=600)
+    numbers, texts = (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "bmi"]), ["city", "job"]
+    sparsely, densely = (
+        make_column_transformer(numbers, (OneHotEncoder(drop=drop, sparse_output=sparse_output), texts))
+        for sparse_output in (True, False)
+    )
+    return frame, y, sparsely, densely
+
+
+@pytest.mark.parametrize("polish", [None, True])
+@pytest.mark.parametrize("last", [lm.Ridge(), lm.RidgeClassifier(), OneVsRestClassifier(lm.RidgeClassifier())])
+def test_a_ridge_on_sparse_features_is_moved_to_its_minimum(last: Any, polish: bool | None) -> None:
+    """Its solver is iterative there: the etas are those of the same model on dense features, which a direct one fits."""
+    frame, y, sparsely, densely = sparse_and_dense()
+    labels = y if isinstance(last, lm.Ridge) else y > y.median()
+    one, other = (make_pipeline(encoder, clone(last)).fit(frame, labels) for encoder in (sparsely, densely))
+    leak, direct = fl.measure(one, frame, labels, polish=polish), fl.measure(other, frame, labels)
+    assert direct.fits[0].distance < 1e-12 < 1e-6 < leak.fits[0].distance
+    np.testing.assert_allclose(leak.per_example(), direct.per_example(), rtol=1e-8)
+    assert fl.audit(one, frame, labels, fl.Gaussian(1.0), attacks=False).leakage.n == 600
+
+
+def test_a_linear_regression_on_sparse_features_is_moved_to_its_minimum() -> None:
+    frame, y, sparsely, densely = sparse_and_dense("first")
+    one, other = (make_pipeline(encoder, lm.LinearRegression()).fit(frame, y) for encoder in (sparsely, densely))
+    leak, direct = (fl.measure(each, frame, y) for each in (one, other))
+    assert leak.fits[0].left is not None
+    assert direct.fits[0].left is None
+    np.testing.assert_allclose(leak.per_example(), direct.per_example(), rtol=1e-8)
+
+
+def test_a_solver_that_stops_too_far_is_named_with_its_tolerance() -> None:
+    frame, y, sparsely, densely = sparse_and_dense()
+    with pytest.raises(
+        fl.NotAtMinimumError, match=r"the solver 'sparse_cg' stopped at tol=0\.1: fit with a smaller tol"
+    ):
+        fl.measure(make_pipeline(sparsely, lm.Ridge(tol=0.1)).fit(frame, y), frame, y, polish=True)
+    fl.measure(make_pipeline(sparsely, lm.Ridge(tol=1e-10)).fit(frame, y), frame, y, polish=False)
+    with pytest.raises(fl.NotAtMinimumError, match="sparse_output=False"):
+        fl.measure(make_pipeline(sparsely, lm.RidgeCV(cv=3)).fit(frame, y), frame, y)
+    fl.measure(make_pipeline(densely, lm.RidgeCV(cv=3)).fit(frame, y), frame, y)
+
+
+def test_a_ridge_on_sparse_features_is_refused_on_other_labels() -> None:
+    frame, y, sparsely, _ = sparse_and_dense()
+    with pytest.raises(fl.NotAtMinimumError, match="Pass the rows, labels and weights it was fitted with"):
+        fl.measure(make_pipeline(sparsely, lm.Ridge()).fit(frame, y), frame, y[::-1], polish=True)
 
 
 def test_a_released_model_keeps_its_own_parameters() -> None:

@@ -268,19 +268,33 @@ TELLING = 3.0
 
 def solves_directly(estimator: Estimator) -> bool:
     """Whether the model's solver is exact to rounding, so that any distance from the minimum is a mistake in the data."""
-    estimator = estimator.estimator if is_each_class(estimator) else estimator
-    if isinstance(estimator, (linear_model.LinearRegression, linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
+    estimator = _of_one_class(estimator)
+    if isinstance(estimator, linear_model.LinearRegression):
+        # sparse features are solved by LSQR, which finds no rank
+        return hasattr(estimator, "rank_")
+    if isinstance(estimator, (linear_model.RidgeCV, linear_model.RidgeClassifierCV)):
         return True
-    return isinstance(estimator, (linear_model.Ridge, linear_model.RidgeClassifier)) and estimator.solver in (
+    return isinstance(estimator, (linear_model.Ridge, linear_model.RidgeClassifier)) and _solver(estimator) in (
         "auto",
         "cholesky",
         "svd",
     )
 
 
+def _of_one_class(estimator: Estimator) -> Estimator:
+    return estimator.estimators_[0] if is_each_class(estimator) else estimator
+
+
+def _solver(estimator: Estimator) -> str:
+    """The solver that a model was fitted by: where the features are sparse, Ridge takes an iterative one by itself."""
+    if isinstance(estimator, linear_model.LinearRegression):
+        return "lsqr"
+    return str(getattr(estimator, "solver_", estimator.solver))
+
+
 def promised_gradient(estimator: Estimator) -> float | None:
     """Largest component of the mean gradient at which the model's solver stops; None for solvers that stop otherwise."""
-    estimator = estimator.estimator if is_each_class(estimator) else estimator
+    estimator = _of_one_class(estimator)
     iterative = (
         linear_model.LogisticRegression,
         linear_model.LogisticRegressionCV,
@@ -350,11 +364,20 @@ def _stopped_short(estimator: Estimator) -> bool:
 
 def _away(estimator: Estimator, distance: float, gradient: float | None = None) -> str:
     name = type(estimator).__name__
-    slope = "" if gradient is None else f"; mean gradient {gradient:.1e}, where it stops below tol={estimator.tol:g}"
+    own = _of_one_class(estimator)
+    slope = "" if gradient is None else f"; mean gradient {gradient:.1e}, where it stops below tol={own.tol:g}"
     text = f"{name} is not at the minimum of its objective on this X, y and sample_weight (distance {distance:.1e}{slope}). "
     steps, most = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
     if steps is not None and most is not None and np.max(steps) >= most:
         return text + f"It stopped at max_iter={most}: allow more iterations, or scale the columns."
-    if solves_directly(estimator):
-        return text + "Pass the rows, labels and weights it was fitted with."
-    return text + "Pass the rows, labels and weights it was fitted with; if they are, fit with a smaller tol."
+    text += "Pass the rows, labels and weights it was fitted with"
+    if not solves_directly(estimator):
+        # LinearRegression has no tol of its own before scikit-learn 1.7
+        stopped = f"the solver '{_solver(own)}' stopped at tol={getattr(own, 'tol', 1e-6):g}"
+        return f"{text}; if they are, {stopped}: fit with a smaller tol, 1e-10 say."
+    if getattr(estimator, "cv", None) is not None:
+        return text + (
+            "; if they are and the features are sparse, its solver is 'sparse_cg' with tol=0.0001: fit on dense ones, with "
+            "OneHotEncoder(sparse_output=False)."
+        )
+    return f"{text}."

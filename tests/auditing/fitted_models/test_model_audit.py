@@ -242,8 +242,20 @@ def test_columns_to_attack_are_named(ridge: Case) -> None:
     assert {each.attribute for each in made.summary.attacks} == {"age", "dose"}
     # the most exposed category is told apart whatever is attacked
     assert {each.attribute for each in made.summary.distinguishable} == {"smokes", "city"}
-    with pytest.raises(fl.InvalidInputError, match="no column of X"):
-        audited(ridge, noise=0.1, attributes=["agee"])
+
+
+@pytest.mark.parametrize("attacks", [True, False])
+def test_a_column_to_attack_that_is_none_is_refused_whether_or_not_attacks_run(ridge: Case, attacks: bool) -> None:
+    with pytest.raises(fl.InvalidInputError, match=r"'aeg', which is no column of X\. Did you mean 'age'"):
+        audited(ridge, noise=0.1, attributes=["aeg"], attacks=attacks)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_labels_of_fewer_rows_are_refused(ridge: Case, held_out: bool) -> None:
+    n = len(ridge.y)
+    given = {"X_test": ridge.X_test, "y_test": ridge.y_test} if held_out else {}
+    with pytest.raises(fl.InvalidInputError, match=f"y must have one value for each of the {n} rows of X; got {n - 9}"):
+        fl.audit(ridge.model, ridge.X, ridge.y[:-9], 0.1, **given)
 
 
 def test_texts_reach_a_notebook_escaped() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 import fisherleak as fl
 from cases import make
@@ -66,3 +68,10 @@ def test_arguments_are_refused_in_words_of_its_own(options: dict[str, Any], says
     asked: Any = {"estimator": Ridge(30.0), "eta": 5.0, "penalties": [1.0], "shapes": ["isotropic"]} | options
     with pytest.raises(fl.InvalidInputError, match=says):
         fl.Protected(**asked).fit(X, X[:, 0])
+
+
+def test_bounds_without_names_are_refused_before_an_imputer_reads_them() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    model, bounds = make_pipeline(SimpleImputer(), Ridge()), cast(Any, [(18, 100)])
+    with pytest.raises(fl.InvalidInputError, match=r"bounds must be a mapping from names of columns to \(low, high\)"):
+        fl.protect(model, X, X[:, 0], bounds=bounds)

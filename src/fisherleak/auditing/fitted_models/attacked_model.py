@@ -64,8 +64,6 @@ def attacked_model(run: AttackRun, summary: Summary) -> Attacked:
     """What attackers get, or why they were not run."""
     measured, y = run.measured, run.y
     leak, asked = measured.leak, run.asked is not None or bool(run.ruled)
-    if run.asked is not None:
-        columns_to_attack(leak, run.asked, summary.data.target)  # refuses what is no column
     scales = (leak.noise.scale * GRID).tolist()
     nothing = Attacked(curves=((),) * len(scales))
     large = measurement(leak).information.rows[0].size > ATTACKED_VALUES or leak.n > ATTACKED_ROWS

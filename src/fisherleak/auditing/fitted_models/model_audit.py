@@ -37,6 +37,7 @@ from fisherleak.auditing.fitted_models.stated_arguments import (
     stated_of,
     whose_rows_are,
 )
+from fisherleak.auditing.fitted_models.under_attack import columns_to_attack
 from fisherleak.auditing.policy.advice import EVEN, NOT_ASKED, TENTH, Findings, advice_from, choices_at
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.auditing.records import Attacked, Plan
@@ -304,13 +305,15 @@ def audit(
     rules = policy_from(policy)
     _check(X, noise, max_eta, rules)
     check_metric(metric)
-    scored = ScoredRows.of(X, y, X_test, y_test, seed)
     given = None if noise is None else as_noise(noise)
     asked = [attributes] if isinstance(attributes, str) else attributes
     with doing("Measuring rows"):
         leak = measure(model, X, y, PLAIN if given is None else given, sample_weight, public=public)
         check_reportable(leak)
+        scored = ScoredRows.of(X, y, X_test, y_test, seed)
         target, people = _called(y, as_table(X).names), whose_rows_are(leak, person)
+        if asked is not None:
+            columns_to_attack(leak, asked, target)  # refuses what is no column, attacked or not
         plan = Plan(given, attributes=asked, spread=_checked_spread(spread), policy=rules)
         settings = Settings(
             target,

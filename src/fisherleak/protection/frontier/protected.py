@@ -32,7 +32,7 @@ from fisherleak.models.steps.levels import check_common_classes
 from fisherleak.models.wrapper import Wrapper, one_target
 from fisherleak.protection.calibrate.shapes import SHAPES
 from fisherleak.protection.certificates.any_record import copies_enough
-from fisherleak.protection.certificates.declared_bounds import with_gaps_filled
+from fisherleak.protection.certificates.declared_bounds import checked_bounds, with_gaps_filled
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice
 from fisherleak.protection.frontier.frontier import Compared, Frontier
 from fisherleak.protection.frontier.frontier_candidates import (
@@ -83,6 +83,7 @@ def protect_arguments(
     check_public(public)
     if over != ANY_RECORD and bounds is not None:
         raise InvalidInputError(f"bounds are for over='any-record' only; got over={over!r}.")
+    checked_bounds(bounds)
     known = SHAPES_OVER[over] if shapes is None else _listed(shapes, "shapes", SHAPES)
     weighted = listed_weightings(WEIGHTINGS_OVER[over] if weightings is None else weightings)
     factors = (
