@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 import pytest
 
 from attacks_on_us.under_policy import judged, write_table_and_policy
+from fisherleak.errors import InvalidInputError
 from fisherleak.tables import read_table
 from fisherleak.tables.decide.cell_text import as_written
 from fisherleak.tables.decide.choices import Choices
@@ -84,6 +87,7 @@ def whole(low: int, high: int, form: str = "{}") -> Cells:
 FORMS: dict[str, Cells] = {
     "two digits": whole(10, 100),
     "codes": whole(1, 100, "{:02d}"),
+    "months": whole(1, 5, "{:02d}"),
     "few": whole(1, 4),
     "eleven": whole(1, 12, "${}"),
     "decimals": lambda rng, n: [f"{value:.2f}" for value in rng.normal(50, 9, n)],
@@ -203,3 +207,106 @@ def test_several_currencies_that_no_row_decides_are_not_refused(
     lines[20:40] = [line.replace("$", "€") for line in lines[20:40]]
     write_table_and_policy("\n".join(lines) + "\n", POLICY)
     assert judged(capsys, *OPTIONS, *BOUNDS)[0] == 0
+
+
+def write_json(path: Path, rows: list[dict[str, Any]], form: str) -> None:
+    whole: Any = rows
+    if form == "lines":
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return
+    if form == "columns":
+        whole = {name: [row[name] for row in rows] for name in rows[0]}
+    elif form == "split":
+        whole = {"columns": [*rows[0]], "data": [[*row.values()] for row in rows]}
+    path.write_text(json.dumps({"rows": rows} if form == "wrapped" else whole), encoding="utf-8")
+
+
+def rows_with(name: str, cells: list[Any], odd: Any) -> list[dict[str, Any]]:
+    numbers = np.random.default_rng(2).normal(size=(2, len(cells))).round(3).tolist()
+    cells = [*cells[:7], odd, *cells[8:]]
+    return [{"a": a, name: cell, "y": y} for a, cell, y in zip(numbers[0], cells, numbers[1], strict=True)]
+
+
+@pytest.mark.parametrize("form", ["array", "lines", "wrapped", "columns", "split"])
+@pytest.mark.parametrize(
+    ("name", "cells", "odd", "kind"),
+    [
+        ("visit_time", [40_000_000 + 977 * k for k in range(60)], 30_000_000, "int64"),
+        ("date", [40_000_000.5 + 977 * k for k in range(60)], 3, "double"),
+        ("modified", [40_000_000 + 977 * k for k in range(60)], None, "int64"),
+        ("smoker", [k % 3 == 0 for k in range(60)], None, "bool"),
+        ("timestamp", ["2020-01-01", "2021-01-01"] * 30, "not yet known", "string"),
+        ("grade", list("12345") * 12, "x", "string"),
+    ],
+)
+def test_json_keeps_its_types_whatever_one_row_holds(
+    name: str, cells: list[Any], odd: Any, kind: str, form: str, tmp_path: Path
+) -> None:
+    rows = rows_with(name, cells, odd)
+    for some in (rows, rows[:7] + rows[8:]):
+        write_json(tmp_path / "t.json", some, form)
+        raw = read_table(tmp_path / "t.json")
+        assert raw.names == ("a", name, "y")
+        assert str(raw.kind(name)) == kind
+        assert not raw.inferred
+        (read,) = (part.read([name]).column(0).to_pylist() for part in raw.parts)
+        assert read == [row[name] for row in some]
+
+
+@pytest.mark.parametrize("name", ["timestamp", "modified", "bmi"])
+@pytest.mark.parametrize("odd", ["2020-01-01", True])
+def test_json_of_several_types_in_a_column_is_refused_by_name(name: str, odd: Any, tmp_path: Path) -> None:
+    write_json(tmp_path / "t.json", rows_with(name, [k / 4 for k in range(60)], odd), "array")
+    with pytest.raises(InvalidInputError, match=f"the column '{name}' holds values of several types") as refusal:
+        read_table(tmp_path / "t.json")
+    assert "2020" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("ending", ["json", "feather", "dta"])
+def test_digits_as_text_that_a_file_keeps_are_named_where_a_word_makes_them_numbers(
+    ending: str, tmp_path: Path
+) -> None:
+    rows, path = rows_with("grade", list("12345") * 12, "x"), tmp_path / f"t.{ending}"
+    kinds = []
+    for some in (rows, rows[:7] + rows[8:]):
+        frame = pandas.DataFrame(some)
+        if ending == "json":
+            write_json(path, some, "wrapped")
+        elif ending == "feather":
+            frame.to_feather(path)
+        else:
+            frame.to_stata(path, write_index=False)
+        written = as_written(read_table(path), Choices("y"), False)
+        kinds.append(str(written.raw.kind("grade")))
+        assert ("grade" in written.unsettled) == (len(some) == len(rows))
+    assert kinds[0] == "double"
+    assert "string" in kinds[1]
+
+
+@pytest.mark.parametrize(
+    ("form", "odd", "option"),
+    [
+        ("dates", "not yet known", "--unite"),
+        ("0x", "zz", "--unite"),
+        ("0x", "zz", "--category"),
+        ("months", "7", "--category"),
+    ],
+)
+def test_categories_that_one_cell_writes_are_refused(
+    form: str,
+    odd: str,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table_and_policy(beside(form, odd), POLICY)
+    said = (*OPTIONS, *BOUNDS, option, "c")
+    status, err, _ = judged(capsys, *said)
+    assert status == 2
+    assert "Without one row the categories of the column 'c' might be written in another way" in err
+    assert judged(capsys, *OPTIONS, *BOUNDS, "--drop", "c")[0] == 0
+    lines = beside(form, odd).splitlines()
+    write_table_and_policy("\n".join(lines[:8] + lines[9:]) + "\n", POLICY)
+    assert "might be written" not in judged(capsys, *said)[1]

@@ -13,6 +13,7 @@ ANYONE = "release t.csv --target y --drop who --out m.skops --l2 10 --bounds a=-
 
 AUDIT = "audit t.csv --target y --drop who --quick"
 GATE = "audit texts.csv --target y --noise 5 --held-out 0 --no-attacks --draws 2"
+CODES = GATE.replace("texts.csv", "codes.csv") + " --policy members.toml"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ def write_tables(folder: Path) -> None:
     (folder / "there.skops").write_text("", encoding="utf-8")
     texts = [f"{a[k]},{f'n/k {k}' if k < 60 else b[k]},{y[k]}" for k in range(600)]
     (folder / "texts.csv").write_text("\n".join(["a,c,y", *texts]) + "\n", encoding="utf-8")
+    codes = [f"{a[k]},{'unclear' if k == 7 else ('0x1F', '0x2A')[k % 2]},{y[k]}" for k in range(600)]
+    (folder / "codes.csv").write_text("\n".join(["a,c,y", *codes]) + "\n", encoding="utf-8")
     members = "[membership]\nmax_right = 0.99\n"
     (folder / "members.toml").write_text(members, encoding="utf-8")
     (folder / "number.toml").write_text(f'{members}[columns.c]\nkind = "number"\n', encoding="utf-8")
@@ -51,6 +54,11 @@ LINES = [
         "might be taken for something else: numbers, a category, or nothing that is used.",
         f"{GATE} --policy members.toml",
         {"--drop c": f"{GATE} --policy members.toml --drop c", "--number c": f"{GATE} --policy number.toml --number c"},
+    ),
+    Line(
+        "might be written in another way, or be no text",
+        f"{CODES} --category c",
+        {"--drop c": f"{CODES} --drop c"},
     ),
     Line(
         "A release needs either `eta` or `noise`",

@@ -138,6 +138,12 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
                 f"that, and no rule of the policy '{policy.source}' counts it: mend the cells that are written in another way, "
                 "or name what stands for a missing value with `na`."
             )
+        if what == "levels":
+            raise InvalidInputError(
+                f"Without {whose} the categories of the column '{name}' might be written in another way, or be no text. A "
+                f"release shows that, and no rule of the policy '{policy.source}' counts it: mend the cells that are written "
+                f"in another way, or give `drop={[name]!r}` in place of the option that names it."
+            )
         raise InvalidInputError(
             f"Without {whose} the column '{name}' might be taken for something else: numbers, a category, or nothing that is "
             f"used. A release shows that, and no rule of the policy '{policy.source}' counts it: leave it out with "

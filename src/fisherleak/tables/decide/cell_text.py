@@ -13,7 +13,7 @@ from typing import Any
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.decide.choices import Choices, sort_of
-from fisherleak.tables.decide.numbers_in_text import Survey, Unread, said_of, surveys_of
+from fisherleak.tables.decide.numbers_in_text import Survey, Unread, surveys_of
 from fisherleak.tables.decide.total_rows import without_totals
 from fisherleak.tables.read.cell_formats import FEWEST_ALIKE, class_marks, is_missing, read_number
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
@@ -121,7 +121,7 @@ class Written:
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
     unsettled: frozenset[str] = frozenset()
-    """Columns of text that might be read as something else without one row, or person; none that were named."""
+    """Columns of text that might be read as something else without one row, or person; none that are named as numbers."""
     no_numbers: Mapping[str, int] = field(default_factory=dict)
     """How many cells of such columns are neither missing nor numbers."""
 
@@ -130,7 +130,9 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> W
     """The table with numbers where text holds numbers, without a total in its last row; ``one`` person has so many rows."""
     if choices.decimal not in (None, ".", ","):
         raise InvalidInputError(f"decimal must be '.' or ','; got {choices.decimal!r}.")
-    surveys = surveys_of(raw, choices, lazily)
+    found = surveys_of(raw, choices, lazily)
+    kept = {*choices.categories, *choices.unite}
+    surveys = {name: survey for name, survey in found.items() if name not in kept}
     marks = _decimals(surveys, choices)
     how = {name: Change(decimal=mark, na=choices.na) for name, mark in marks.items()}
     if choices.na:
@@ -170,7 +172,11 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> W
         and _readings_left(name, raw.inferred, choices, surveys, lesser)
         != {_reading(survey, marks.get(name) or _own_mark(survey, choices, _usual(surveys)), raw.inferred)}
     }
-    unsettled |= {name for name, cells in raw.near_codes.items() if cells <= one and name not in said_of(choices)}
+    if raw.inferred:  # text is text all the same, and its levels might be numbers or truths
+        of_kept = {name: survey for name, survey in found.items() if name in kept}
+        unsettled |= {name for name, own in of_kept.items() if {each.typed for each in own.fewer(one)} != {own.typed}}
+    settled_by = {choices.id, choices.person, *choices.drop, *choices.numbers}
+    unsettled |= {name for name, cells in raw.near_codes.items() if cells <= one and name not in settled_by}
     cells = {name: surveys[name].unread(mark) for name, mark in marks.items()}
     return Written(
         changed(raw, how),

@@ -30,7 +30,7 @@ from fisherleak.tables.read.cell_formats import (
 )
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["CellForm", "Survey", "Unread", "form_of", "said_of", "surveys_of"]
+__all__ = ["CellForm", "Survey", "Unread", "form_of", "surveys_of"]
 
 FEW = 10
 """Different numbers up to which a column may be a category: plain ones, or with texts that recur."""
@@ -256,15 +256,9 @@ def _style(form: CellForm, mark: str) -> tuple[str, ...] | None:
     return form.point if mark == "." else form.comma
 
 
-def said_of(choices: Choices) -> set[str | None]:
-    """The columns whose reading was said."""
-    lists = (choices.numbers, choices.drop, choices.categories, choices.unite)
-    return {choices.id, choices.person, *itertools.chain(*lists)}
-
-
 def surveys_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Survey]:
-    """The columns of text, in one pass over them; those whose kind was said, but for numbers, are not looked at."""
-    left = said_of(choices) - {*choices.numbers}
+    """The columns of text, in one pass over them; identifiers and those that are left out are not looked at."""
+    left = {choices.id, choices.person, *choices.drop}
     names = tuple(name for name in raw.names if sort_of(raw.kind(name)) == "text" and name not in left)
     if not names:
         return {}

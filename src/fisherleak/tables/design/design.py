@@ -53,6 +53,8 @@ from fisherleak.tables.read.parts import RawTable, Room, checksum_of, refined
 
 __all__ = ["Design", "design_of"]
 
+Unsettled = Literal["reading", "use", "levels"]
+"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written."""
 MOST_TESTED = 20_000
 """Held-out rows that are kept, drawn at random: utility is measured on them."""
 STREAMED = (
@@ -114,8 +116,8 @@ class Design:
     """Those of them for which nothing in the table settles it."""
     few_settle_marks: frozenset[str] = frozenset()
     """Those whose mark would be another without five cells, or those of one person; not where it was given."""
-    unsettled: Mapping[str, Literal["reading", "use"]] = field(default_factory=dict, repr=False)
-    """Columns that might be read as something else, or used or not, without one row, or one person; none that were named."""
+    unsettled: Mapping[str, Unsettled] = field(default_factory=dict, repr=False)
+    """Columns of which one row, or one person, might decide this; none that were named, but for how levels are written."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
     repeated: RepeatedIdentifier | None = None
@@ -160,13 +162,20 @@ class Design:
         ]
         if len(ignored) > 20:
             sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
-        others = sorted(name for name in self.unsettled if name != self.target.name)
+        whose = "one row" if self.people is None else "the rows of one person"
+        others = sorted(name for name, what in self.unsettled.items() if name != self.target.name and what != "levels")
+        written = sorted(name for name, what in self.unsettled.items() if name != self.target.name and what == "levels")
         if others:
-            whose = "one row" if self.people is None else "the rows of one person"
             named = ", ".join(f"'{name}'" for name in others[:20])
             sentences.append(
                 f"Without {whose} these columns might be taken for something else, which a release shows: {named}. "
                 "`numbers`, `categories` and `drop` say what they are."
+            )
+        if written:
+            named = ", ".join(f"'{name}'" for name in written[:20])
+            sentences.append(
+                f"Without {whose} the categories of these columns might be written in another way, which a release shows: "
+                f"{named}. `drop` leaves them out."
             )
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
@@ -307,7 +316,7 @@ class _Looked:
     notes: tuple[str, ...]
     written: Written
     repeated: RepeatedIdentifier | None
-    unsettled: Mapping[str, Literal["reading", "use"]]
+    unsettled: Mapping[str, Unsettled]
 
 
 def _looked_at(
@@ -319,10 +328,9 @@ def _looked_at(
     raw = written.raw
     profiles = profiles_of(raw, choices, far)
     columns = decide(raw, profiles, choices)
-    unsettled: dict[str, Literal["reading", "use"]] = dict.fromkeys(
-        use_unsettled(raw, columns, profiles, choices, one), "use"
-    )
+    unsettled: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
     unsettled |= dict.fromkeys(written.unsettled, "reading")
+    unsettled |= dict.fromkeys(written.unsettled & {*choices.categories, *choices.unite}, "levels")
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
     used = tuple(column for column in columns if column.kind in ("number", "category"))
     raw = changed(raw, {column.name: Change(kept=column.kept) for column in used if column.kept is not None})

@@ -21,7 +21,11 @@ from typing import IO, Any
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.read.workbook import chosen_sheet, read_workbook
 
-__all__ = ["ForeignTable", "foreign_table"]
+__all__ = ["SEVERAL_TYPES", "ForeignTable", "foreign_table"]
+
+SEVERAL_TYPES = (
+    "{} cannot be read as a table: the column '{}' holds values of several types. Make them numbers, or text."
+)
 
 EXCEL, OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 ARROW, FEATHER = b"ARROW1", b"FEA1"
@@ -44,6 +48,8 @@ class ForeignTable:
     frame: Any = field(repr=False)
     notes: tuple[str, ...] = ()
     sheets: tuple[str, ...] = ()
+    inferred: bool = False
+    """Whether types of columns follow from their cells; other files keep them."""
 
 
 def foreign_table(
@@ -70,7 +76,7 @@ def foreign_table(
             raise DataError(f"{source} cannot be read as {what} ({why}): save it as CSV or Parquet.") from None
 
     if head.startswith(OLD_EXCEL) or (head.startswith(EXCEL) and _is_workbook(file)):
-        return ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet))
+        return ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet), inferred=True)
     if head.startswith(R) or _is_packed_r(file, head):
         return ForeignTable(*read("an R file", _r_frame, source, sheet))
     if sheet is not None:
@@ -84,18 +90,20 @@ def foreign_table(
     if head.startswith(SPSS):
         return ForeignTable(*read("an SPSS file", _spss_frame, source))
     if RECORDS.match(head):
-        return ForeignTable(read("a JSON array of objects", pandas.read_json, orient="records"))
+        return ForeignTable(read("a JSON array of objects", _json_array, source))
     if LISTS.match(head):
         raise InvalidInputError(f"{source} is JSON of lists, whose values have no names: save it as CSV with a header.")
     if OBJECT.match(head):
-        return ForeignTable(read("JSON", _json_frame))
+        return ForeignTable(read("JSON", _json_frame, source))
     return None
 
 
-def _json_frame(file: IO[bytes]) -> Any:
-    """JSON with an object on every line, or one object: of columns, of names and rows, or around a list of objects."""
-    import pandas
+def _json_array(file: IO[bytes], source: str) -> Any:
+    return _stored(json.load(file), source)
 
+
+def _json_frame(file: IO[bytes], source: str) -> Any:
+    """JSON with an object on every line, or one object: of columns, of names and rows, or around a list of objects."""
     with_line = file.readline()
     file.seek(0)
     try:
@@ -104,17 +112,42 @@ def _json_frame(file: IO[bytes]) -> Any:
     except ValueError:
         lines = False
     if lines:
-        return pandas.read_json(file, lines=True)
+        return _stored([json.loads(line) for line in file if line.strip()], source)
     whole = json.load(file)
     if (records := _only_records(whole)) is not None:
-        return pandas.DataFrame(records)
+        return _stored(records, source)
     if isinstance(whole.get("data"), list) and isinstance(whole.get("columns"), list):
-        return pandas.DataFrame(whole["data"], columns=whole["columns"])
+        return _stored(whole["data"], source, whole["columns"])
     if isinstance(whole.get("data"), list) and "schema" in whole:
-        return pandas.DataFrame(whole["data"])
+        return _stored(whole["data"], source)
     if not _has_columns(whole):
         raise ValueError("it has neither an object on every line nor columns of as many values")
-    return pandas.DataFrame(whole)
+    columns = {name: [*cells.values()] if isinstance(cells, dict) else cells for name, cells in whole.items()}
+    return _stored(columns, source)
+
+
+def _stored(found: Any, source: str, names: list[Any] | None = None) -> Any:
+    """A frame with the values that JSON has: a number is a number, a text a text, null is missing."""
+    import pandas
+
+    if names is None and isinstance(found, list) and not all(isinstance(row, dict) for row in found):
+        raise ValueError("it has neither an object on every line nor columns of as many values")
+    frame = pandas.DataFrame(found, columns=names, dtype=object)
+    columns = {j: _cells(frame.iloc[:, j], source) for j in range(frame.shape[1])}
+    return pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)
+
+
+def _cells(column: Any, source: str) -> Any:
+    """A column of JSON: whole numbers beside others are others."""
+    import pandas
+
+    cells = [None if cell is None or cell != cell else cell for cell in column]
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if bool in kinds and len(kinds) > 1:  # Arrow takes some for numbers
+        raise InvalidInputError(SEVERAL_TYPES.format(source, str(column.name)[:80]))
+    if kinds == {int, float}:
+        cells = [cell if cell is None else float(cell) for cell in cells]
+    return pandas.Series(cells, column.index, dtype=object)
 
 
 def _only_records(found: Any) -> list[dict[str, Any]] | None:

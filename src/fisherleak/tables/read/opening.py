@@ -29,7 +29,7 @@ from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.read.arrow_columns import without_halves
 from fisherleak.tables.read.csvfile import CsvForm, csv_to_parquet, read_csv
 from fisherleak.tables.read.first_line import is_number
-from fisherleak.tables.read.foreign import foreign_table
+from fisherleak.tables.read.foreign import SEVERAL_TYPES, foreign_table
 from fisherleak.tables.read.header import GZIP, PARQUET
 from fisherleak.tables.read.parquet import CHUNK, parquet_files, parquet_parts
 from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
@@ -124,7 +124,8 @@ def read_table(
             read = from_frame(known.frame, source)
             near_codes = known.frame.attrs.get(NEAR_CODES, {})
             notes = (*known.notes, *read.notes)
-            return replace(read, sha256=digest, notes=notes, sheets=known.sheets, inferred=True, near_codes=near_codes)
+            more: dict[str, Any] = {"inferred": known.inferred, "near_codes": near_codes}
+            return replace(read, sha256=digest, notes=notes, sheets=known.sheets, **more)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
@@ -187,10 +188,7 @@ def from_frame(frame: TableLike, source: str = "a table") -> RawTable:
     except (TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
         found = MIXED.search(str(error))
         if found:  # the complaint holds a cell
-            raise InvalidInputError(
-                f"{source} cannot be read as a table: the column '{found[1][:80]}' holds values of several types. Make them "
-                "numbers, or text."
-            ) from None
+            raise InvalidInputError(SEVERAL_TYPES.format(source, found[1][:80])) from None
         raise InvalidInputError(f"{source} cannot be read as a table: {_first_line(error)}.") from None
     names, notes = _named([str(name) for name in table.column_names], source)
     if table.num_rows == 0:
