@@ -134,6 +134,21 @@ CALIBRATED: list[Remedy] = [
         },
     ),
     Remedy(
+        "shape must be 'isotropic' where an imputer learned what it fills in",
+        lambda step=None, public="nothing", **options: calibrated(
+            measured(fitted(step or SimpleImputer(), Ridge(1.0), X=GAPS), GAPS, public=public), **options
+        ),
+        {"shape": "hessian"},
+        {
+            "shape='isotropic'": None,
+            "shapes=['isotropic'] in fl.protect": lambda: protected(make_pipeline(SimpleImputer(), Ridge(1.0)), GAPS),
+            "SimpleImputer(strategy='constant', fill_value=…)": {
+                "step": SimpleImputer(strategy="constant", fill_value=0.0)
+            },
+            "public='preprocessing'": None,
+        },
+    ),
+    Remedy(
         "with a value outside its declared bounds",
         lambda value=9.0, **options: for_anyone(
             SimpleImputer(strategy="constant", fill_value=value), X=GAPS, **{"bounds": BOUNDS} | options

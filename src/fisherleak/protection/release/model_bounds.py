@@ -148,10 +148,8 @@ def with_public_fills(estimator: Estimator, X: TableLike, bounds: Mapping[str, A
     table = as_table(X)
     if not isinstance(estimator, Pipeline) or not any(_learns(step) for _, step in estimator.steps[:-1]):
         return estimator
-    if bounds is None:
-        return estimator  # refused by name where the bound is taken
     made = clone(estimator)
-    made.steps = [*_first(made.steps[:-1], table, X, bounds), made.steps[-1]]
+    made.steps = [*_first(made.steps[:-1], table, X, bounds or {}), made.steps[-1]]
     return made
 
 
