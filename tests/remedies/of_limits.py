@@ -54,6 +54,32 @@ def text(X: Any) -> Any:
     return np.column_stack([X.astype(object), np.where(X[:, 0] > 0, "a", "b")])
 
 
+CITIES = pandas.DataFrame({"age": np.resize(np.arange(20.0, 80.0), 200), "city": np.resize(["Bonn", "Ulm"], 200)})
+CITIES.loc[:3, "city"], CITIES.loc[4:7, "city"], CITIES.loc[8:11, "city"] = "Gera", "Jena", "Kiel"
+NAMES = ["Bonn", "Gera", "Jena", "Kiel", "Ulm"]
+AGES: dict[str, Any] = {"age": (18, 100), "label": (-9, 9)}
+
+
+def of_cities(
+    bounds: Any = AGES, filled: bool = False, few: bool = False, table: Any = CITIES, seed: int = 5, **encoder: Any
+) -> Any:
+    """Limited for any record: a rare city with a name of its own, or few in the pool."""
+    table = table.replace(["Gera", "Jena"], "Ulm") if few else table
+    steps = [*([SimpleImputer(strategy="most_frequent")] if filled else []), OneHotEncoder(**encoder)]
+    columns = make_column_transformer((StandardScaler(), ["age"]), (make_pipeline(*steps), ["city"]))
+    y = np.clip(0.05 * table.age, -9, 9)
+    return fl.protect(
+        make_pipeline(columns, Ridge()),
+        table,
+        y,
+        4.0,
+        public="nothing",
+        bounds=bounds,
+        shapes=["isotropic"],
+        random_state=seed,
+    )
+
+
 CALIBRATED: list[Remedy] = [
     Remedy(
         "groups must be given with over='group' or over='person', and only then.",
@@ -129,6 +155,21 @@ CALIBRATED: list[Remedy] = [
         },
     ),
     Remedy(
+        "shape must be 'isotropic' where an imputer learned what it fills in",
+        lambda step=None, public="nothing", **options: calibrated(
+            measured(fitted(step or SimpleImputer(), Ridge(1.0), X=GAPS), GAPS, public=public), **options
+        ),
+        {"shape": "hessian"},
+        {
+            "shape='isotropic'": None,
+            "shapes=['isotropic'] in fl.protect": lambda: protected(make_pipeline(SimpleImputer(), Ridge(1.0)), GAPS),
+            "SimpleImputer(strategy='constant', fill_value=…)": {
+                "step": SimpleImputer(strategy="constant", fill_value=0.0)
+            },
+            "public='preprocessing'": None,
+        },
+    ),
+    Remedy(
         "with a value outside its declared bounds",
         lambda value=9.0, **options: for_anyone(
             SimpleImputer(strategy="constant", fill_value=value), X=GAPS, **{"bounds": BOUNDS} | options
@@ -176,6 +217,31 @@ CALIBRATED: list[Remedy] = [
 ]
 
 PROTECTED: list[Remedy] = [
+    Remedy(
+        "has a category that only {counts[rare[0]]} of the {few.who} have, and a released",
+        of_cities,
+        {},
+        {
+            "declare all categories with bounds={'city': [...]}": {"bounds": AGES | {"city": NAMES}},
+            "min_frequency=5 and handle_unknown='infrequent_if_exist'": {
+                "min_frequency": 5,
+                "handle_unknown": "infrequent_if_exist",
+            },
+        },
+    ),
+    Remedy(
+        "has rare categories that only {pooling} of the {few.who} have, and the feature that a released",
+        of_cities,
+        {"few": True, "min_frequency": 5, "handle_unknown": "infrequent_if_exist"},
+        {
+            "leave min_frequency and max_categories out and declare all categories with bounds={'city': [...]}": {
+                "min_frequency": None,
+                "bounds": AGES | {"city": ["Bonn", "Kiel", "Ulm"]},
+            },
+            "unite them with another category": {"table": CITIES.replace("Kiel", "Ulm")},
+            "leave these rows out": {"table": CITIES.drop([8, 9, 10, 11])},
+        },
+    ),
     Remedy(
         "bounds are for over='any-record' only; got over=", protected, {"bounds": BOUNDS}, {"over='any-record'": None}
     ),

@@ -101,6 +101,54 @@ def test_bounds_that_are_not_declared_are_asked_for_by_name() -> None:
     assert fl.PrivateRelease(piped(), eta=5.0, bounds=some | {"crp": (0, 90)}).fit(X, Y).filled_["crp"] == 45.0
 
 
+@pytest.mark.parametrize("bounds", [None, {}])
+@pytest.mark.parametrize("shapes", [["hessian"], ["isotropic"]])
+def test_bounds_left_out_are_asked_for_as_empty_ones_are(shapes: list[str], bounds: Any) -> None:
+    with pytest.raises(fl.InvalidInputError, match=r"gaps of column 'age' with.*declare bounds=\{'age': \(low, high\)"):
+        fl.protect(piped(), X, Y, 5.0, bounds=bounds, shapes=shapes)
+    with pytest.raises(fl.InvalidInputError, match=r"gaps of column 'age' with"):
+        fl.PrivateRelease(piped(), eta=5.0, bounds=bounds).fit(X, Y)
+
+
+@pytest.mark.parametrize("bounds", [None, BOUNDS])
+def test_an_imputer_behind_another_step_is_refused_by_name(bounds: Any) -> None:
+    model = make_pipeline(make_column_transformer(("passthrough", ["age", "crp"])), SimpleImputer(), Ridge())
+    with pytest.raises(fl.InvalidInputError, match="no bound for a mean or median that an imputer learned"):
+        fl.protect(model, X, Y, 5.0, bounds=bounds)
+
+
+def test_levels_in_bounds_are_those_of_the_encoder_whichever_rows_it_sees() -> None:
+    levels = {"sex": ["x", "m", "f"]}
+    steps = make_column_transformer((OneHotEncoder(), ["sex"]))
+    assert with_public_fills(make_pipeline(steps, Ridge()), X, levels)[0].transformers[0][1].categories == [
+        ["f", "m", "x"]
+    ]
+    pooled = make_column_transformer((OneHotEncoder(min_frequency=5), ["sex"]))
+    for kept, bounds in ((steps, {"sex": ["f"]}), (steps, {}), (pooled, levels)):
+        assert with_public_fills(make_pipeline(kept, Ridge()), X, bounds)[0].transformers[0][1].categories == "auto"
+    rare = X[["age", "sex"]].assign(sex=["x", *X.sex[1:]])
+    columns = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["sex"]))
+    for seed in range(4):  # the row with x may be held out
+        made = fl.protect(
+            *(make_pipeline(columns, Ridge()), rare, Y, 5.0),
+            bounds={"age": (18, 100), "label": (-5, 15)} | levels,
+            public="nothing" if seed % 2 else "levels",
+            shapes=["isotropic"],
+            random_state=seed,
+        )
+        assert made.points
+
+
+@pytest.mark.parametrize("shape", ["hessian", "least-loss"])
+def test_a_shape_of_the_parameters_alone_is_refused_where_fills_are_released(shape: str) -> None:
+    with pytest.raises(fl.InvalidInputError, match="shape must be 'isotropic' where an imputer learned"):
+        fl.protect(piped(), X, Y, 5.0, over="max", shapes=[shape])
+    leak = fl.measure(piped().fit(X, Y), X, Y, public="nothing")
+    for given in (shape, leak, np.eye(5), np.eye(7)):
+        with pytest.raises(fl.InvalidInputError, match="shape must be 'isotropic' where an imputer learned"):
+            fl.calibrate(leak, 1.0, shape=given)
+
+
 @pytest.mark.filterwarnings("ignore::fisherleak.SeededReleaseWarning")
 def test_what_a_release_fills_in_is_clipped_to_declared_bounds() -> None:
     model, noise = piped(strategy="median").fit(X, Y), fl.Gaussian(3.0)

@@ -242,6 +242,8 @@ def noise_shaped(
         raise InvalidInputError(
             "shape must be 'isotropic' or a matrix for the leakage of a gradient: the others are covariances of parameters."
         )
+    if not (isinstance(shape, str) and shape == ISOTROPIC):
+        check_fills_have_noise(leakage)
     if is_leakage(shape):
         return _of_public_rows(leakage, shape, over, attributes, label, gap)
     if not isinstance(shape, str):
@@ -258,6 +260,18 @@ def noise_shaped(
     raise InvalidInputError(
         f"shape must be one of {', '.join(SHAPES)}, a matrix, or a leakage of public rows; got {shape!r}."
     )
+
+
+def check_fills_have_noise(leakage: Leakage) -> None:
+    """Refuse a covariance of the model's own parameters where more leaves: it has no variance for that."""
+    folding = one_release(measurement(leakage).information).folding
+    if folding is not None and folding.filling is not None:
+        raise InvalidInputError(
+            "shape must be 'isotropic' where an imputer learned what it fills in, which is released with noise too: other "
+            "shapes are covariances of the model's own parameters. Use shape='isotropic' (shapes=['isotropic'] in fl.protect), "
+            "fill missing values with a declared one, SimpleImputer(strategy='constant', fill_value=…), or pass "
+            "public='preprocessing'."
+        )
 
 
 def _of_public_rows(

@@ -90,6 +90,12 @@ def checked_bounds(bounds: Any) -> dict[str, Any]:
 
 def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] | None) -> AllowedRecords:
     """What users may pass as ``bounds=``, compared with the rows that are present."""
+    if not jacobian.several and jacobian.folding is not None and jacobian.folding.filling is not None:
+        raise InvalidInputError(
+            "over='any-record' has no bound for a mean or median that an imputer learned: fill missing values with a "
+            "declared one, SimpleImputer(strategy='constant', fill_value=…), or call fl.protect with bounds, whose centres "
+            "it fills in."
+        )
     given = checked_bounds(bounds)
     names = [attribute.name for attribute in jacobian.attributes]
     unknown = [name for name in given if name not in {LABEL, NORM, *names}]
@@ -353,7 +359,7 @@ def with_gaps_filled(leakage: Leakage, bounds: Mapping[str, Any] | None = None) 
         return leakage
     jacobian, absent = one_release(known.information), np.asarray(known.absent)
     if jacobian.folding is not None and jacobian.folding.filling is not None:
-        return leakage  # refused by name: what fills the gaps moves with the rows
+        return leakage  # refused by ``allowed_records``: what fills the gaps moves with the rows
     X = np.asarray(host(jacobian.X), dtype=np.float64)
     names, columns = list(known.table.names), [known.table.column(j) for j in range(len(known.table.names))]
     attributes: list[Attribute] = []

@@ -154,13 +154,6 @@ def bounded_release(leakage: Leakage) -> Jacobian:
         raise InvalidInputError(
             "over='any-record' needs rows in memory, and X is a Dask array: measure X.compute(), or use `over='max'`."
         )
-    folding = jacobian.folding
-    if not jacobian.several and folding is not None and folding.filling is not None:
-        raise InvalidInputError(
-            "over='any-record' has no bound for a mean or median that an imputer learned: fill missing values with a "
-            "declared one, SimpleImputer(strategy='constant', fill_value=…), or call fl.protect with bounds, whose centres "
-            "it fills in."
-        )
     if jacobian.fit.gradient > AT_MINIMUM:
         raise InvalidInputError(
             "over='any-record' needs a model at its minimum, from which moves are bounded: measure with polish=True."

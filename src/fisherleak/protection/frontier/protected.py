@@ -30,7 +30,7 @@ from fisherleak.models import Table, as_table
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_classes
 from fisherleak.models.wrapper import Wrapper, one_target
-from fisherleak.protection.calibrate.shapes import SHAPES
+from fisherleak.protection.calibrate.shapes import ISOTROPIC, SHAPES, check_fills_have_noise
 from fisherleak.protection.certificates.any_record import copies_enough
 from fisherleak.protection.certificates.declared_bounds import checked_bounds, with_gaps_filled
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice
@@ -356,6 +356,8 @@ def protect(
         train, test = split_of(task, held_out)
         inner = bounded_as(task, task.part(train))
         plain = polished(inner.as_given, 1.0, None)
+        if ISOTROPIC not in task.shapes:
+            check_fills_have_noise(plain.measured)
         scorer = Scorer(task, test, plain.measured.fits[0].loss)
         count = len(task.penalties) * (1 + len(task.weightings) * len(task.shapes))
         for found in track(_looked_at(inner, scorer, refused, plainly, margins), count, "Protecting"):
