@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,7 +76,8 @@ def foreign_table(
             raise DataError(f"{source} cannot be read as {what} ({why}): save it as CSV or Parquet.") from None
 
     if head.startswith(OLD_EXCEL) or (head.startswith(EXCEL) and _is_workbook(file)):
-        return ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet), inferred=True)
+        book = ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet))
+        return replace(book, inferred=True)
     if head.startswith(R) or _is_packed_r(file, head):
         return ForeignTable(*read("an R file", _r_frame, source, sheet))
     if sheet is not None:

@@ -124,8 +124,8 @@ def read_table(
             read = from_frame(known.frame, source)
             near_codes = known.frame.attrs.get(NEAR_CODES, {})
             notes = (*known.notes, *read.notes)
-            more: dict[str, Any] = {"inferred": known.inferred, "near_codes": near_codes}
-            return replace(read, sha256=digest, notes=notes, sheets=known.sheets, **more)
+            own: dict[str, Any] = {"inferred": known.inferred, "near_codes": near_codes}
+            return replace(read, sha256=digest, notes=notes, sheets=known.sheets, **own)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
                 raise InvalidInputError(f"{source} is {what}, not a table that can be read: save it as CSV or Parquet.")
