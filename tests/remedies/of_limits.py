@@ -54,32 +54,6 @@ def text(X: Any) -> Any:
     return np.column_stack([X.astype(object), np.where(X[:, 0] > 0, "a", "b")])
 
 
-CITIES = pandas.DataFrame({"age": np.resize(np.arange(20.0, 80.0), 200), "city": np.resize(["Bonn", "Ulm"], 200)})
-CITIES.loc[:3, "city"], CITIES.loc[4:7, "city"], CITIES.loc[8:11, "city"] = "Gera", "Jena", "Kiel"
-NAMES = ["Bonn", "Gera", "Jena", "Kiel", "Ulm"]
-AGES: dict[str, Any] = {"age": (18, 100), "label": (-9, 9)}
-
-
-def of_cities(
-    bounds: Any = AGES, filled: bool = False, few: bool = False, table: Any = CITIES, seed: int = 5, **encoder: Any
-) -> Any:
-    """Limited for any record: a rare city with a name of its own, or few in the pool."""
-    table = table.replace(["Gera", "Jena"], "Ulm") if few else table
-    steps = [*([SimpleImputer(strategy="most_frequent")] if filled else []), OneHotEncoder(**encoder)]
-    columns = make_column_transformer((StandardScaler(), ["age"]), (make_pipeline(*steps), ["city"]))
-    y = np.clip(0.05 * table.age, -9, 9)
-    return fl.protect(
-        make_pipeline(columns, Ridge()),
-        table,
-        y,
-        4.0,
-        public="nothing",
-        bounds=bounds,
-        shapes=["isotropic"],
-        random_state=seed,
-    )
-
-
 CALIBRATED: list[Remedy] = [
     Remedy(
         "groups must be given with over='group' or over='person', and only then.",
@@ -217,31 +191,6 @@ CALIBRATED: list[Remedy] = [
 ]
 
 PROTECTED: list[Remedy] = [
-    Remedy(
-        "has a category that only {counts[rare[0]]} of the {few.who} have, and a released",
-        of_cities,
-        {},
-        {
-            "declare all categories with bounds={'city': [...]}": {"bounds": AGES | {"city": NAMES}},
-            "min_frequency=5 and handle_unknown='infrequent_if_exist'": {
-                "min_frequency": 5,
-                "handle_unknown": "infrequent_if_exist",
-            },
-        },
-    ),
-    Remedy(
-        "has rare categories that only {pooling} of the {few.who} have, and the feature that a released",
-        of_cities,
-        {"few": True, "min_frequency": 5, "handle_unknown": "infrequent_if_exist"},
-        {
-            "leave min_frequency and max_categories out and declare all categories with bounds={'city': [...]}": {
-                "min_frequency": None,
-                "bounds": AGES | {"city": ["Bonn", "Kiel", "Ulm"]},
-            },
-            "unite them with another category": {"table": CITIES.replace("Kiel", "Ulm")},
-            "leave these rows out": {"table": CITIES.drop([8, 9, 10, 11])},
-        },
-    ),
     Remedy(
         "bounds are for over='any-record' only; got over=", protected, {"bounds": BOUNDS}, {"over='any-record'": None}
     ),

@@ -117,28 +117,6 @@ def test_an_imputer_behind_another_step_is_refused_by_name(bounds: Any) -> None:
         fl.protect(model, X, Y, 5.0, bounds=bounds)
 
 
-def test_levels_in_bounds_are_those_of_the_encoder_whichever_rows_it_sees() -> None:
-    levels = {"sex": ["x", "m", "f"]}
-    steps = make_column_transformer((OneHotEncoder(), ["sex"]))
-    assert with_public_fills(make_pipeline(steps, Ridge()), X, levels)[0].transformers[0][1].categories == [
-        ["f", "m", "x"]
-    ]
-    pooled = make_column_transformer((OneHotEncoder(min_frequency=5), ["sex"]))
-    for kept, bounds in ((steps, {"sex": ["f"]}), (steps, {}), (pooled, levels)):
-        assert with_public_fills(make_pipeline(kept, Ridge()), X, bounds)[0].transformers[0][1].categories == "auto"
-    rare = X[["age", "sex"]].assign(sex=["x", *X.sex[1:]])
-    columns = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["sex"]))
-    for seed in range(4):  # the row with x may be held out
-        made = fl.protect(
-            *(make_pipeline(columns, Ridge()), rare, Y, 5.0),
-            bounds={"age": (18, 100), "label": (-5, 15)} | levels,
-            public="nothing" if seed % 2 else "levels",
-            shapes=["isotropic"],
-            random_state=seed,
-        )
-        assert made.points
-
-
 @pytest.mark.parametrize("shape", ["hessian", "least-loss"])
 def test_a_shape_of_the_parameters_alone_is_refused_where_fills_are_released(shape: str) -> None:
     with pytest.raises(fl.InvalidInputError, match="shape must be 'isotropic' where an imputer learned"):

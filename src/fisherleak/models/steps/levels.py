@@ -59,15 +59,15 @@ class _Fewest:
         return Counter(value for value, _ in set(zip(values, self.whose.tolist(), strict=True)))
 
 
-def check_common_levels(model: Estimator, table: Table, few: int, person: Any = None, bounded: bool = False) -> None:
+def check_common_levels(model: Estimator, table: Table, few: int, person: Any = None) -> None:
     """Refuse levels that an encoder learned, keeps by name, and fewer than ``few`` have; and indicators of such gaps.
 
-    Rows are counted, or people where ``person`` says whose row each is. ``bounded``: bounds declare levels too, and must.
+    Rows are counted, or people where ``person`` says whose row each is.
     """
     if isinstance(model, pipeline.Pipeline) and not table.lazy:
         whose = table.labels(person) if isinstance(person, str) else person
         fewest = _Fewest.of(few, whose, table.n)
-        _walk(model.steps[:-1], start(table), lambda step, flow: _check_common(step, flow, fewest, bounded))
+        _walk(model.steps[:-1], start(table), lambda step, flow: _check_common(step, flow, fewest))
 
 
 def check_common_classes(model: Estimator, y: Any, few: int, person: Any = None) -> None:
@@ -157,26 +157,14 @@ def _look_into(step: Estimator, flow: Flow, check: _Check) -> None:
             _look_into(part, kept(flow, flow.table.select(positions), positions), check)
 
 
-def _check_common(step: Estimator, flow: Flow, few: _Fewest, bounded: bool) -> None:
+def _check_common(step: Estimator, flow: Flow, few: _Fewest) -> None:
     if isinstance(step, impute.SimpleImputer):
         _check_indicator(step, flow, few)
     else:
-        _check_encoder(step, flow, few, bounded)
+        _check_encoder(step, flow, few)
 
 
-def pools_rare(encoder: Estimator) -> bool:
-    """Whether counts decide which levels an encoder pools."""
-    return any(getattr(encoder, name, None) is not None for name in ("min_frequency", "max_categories"))
-
-
-def _declaring(encoder: Estimator, flow: Flow) -> str:
-    """How all levels of an encoder are declared where the limit is on any record."""
-    listed = ", ".join(f"'{name}': [...]" for name in flow.table.names)
-    pooling = "leave min_frequency and max_categories out and " if pools_rare(encoder) else ""
-    return f"{pooling}declare all categories with bounds={{{listed}}} (and with categories=… where a step stands before it)"
-
-
-def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest, bounded: bool) -> None:
+def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
     if not isinstance(encoder.categories, str):
         return
     pooled = getattr(encoder, "infrequent_categories_", [None] * len(encoder.categories_))
@@ -188,12 +176,6 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest, bounded: bool) 
         rare = [level for level in plain_levels(levels) if counts[level] < few.count and level not in nameless]
         if rare:
             pools = _enough_pooled(values, rare, few)
-            if bounded:
-                raise UnsupportedModelError(
-                    f"Column '{flow.table.names[j]}' has a category that only {counts[rare[0]]} of the {few.who} have, and a "
-                    f"released {type(encoder).__name__} would name it: {_declaring(encoder, flow)}, or pool rare ones with "
-                    f"min_frequency={pools} and handle_unknown='infrequent_if_exist'."
-                )
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has a category that only {counts[rare[0]]} of the {few.who} have, and "
                 f"{type(encoder).__name__} would release its name: declare the categories with categories=…, pool "
@@ -202,12 +184,6 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest, bounded: bool) 
             )
         hidden_levels = set(nameless)
         pooling = few.having([value in hidden_levels for value in values])[True]
-        if 0 < pooling < few.count and bounded:
-            raise UnsupportedModelError(
-                f"Column '{flow.table.names[j]}' has rare categories that only {pooling} of the {few.who} have, and the "
-                f"feature that a released {type(encoder).__name__} pools them in shows that there are any: "
-                f"{_declaring(encoder, flow)}, unite them with another category, or leave these rows out."
-            )
         if 0 < pooling < few.count:
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has rare categories that only {pooling} of the {few.who} have, and "

@@ -210,7 +210,7 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> FittedModel:
             ) from None
     check_releasable(model)
     if task.public == "nothing":
-        check_common_levels(model, as_table(X), FEW, task.groups, task.over == ANY_RECORD)
+        check_common_levels(model, as_table(X), FEW, task.groups)
     return measured_model(model, X, y, None, weights, True, task.declared)
 
 

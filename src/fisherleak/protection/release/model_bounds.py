@@ -36,8 +36,7 @@ from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table
 from fisherleak.models.steps.imputers import CentreImputer
-from fisherleak.models.steps.levels import pools_rare
-from fisherleak.models.steps.scalers import LEVELS, Scale
+from fisherleak.models.steps.scalers import Scale
 from fisherleak.models.steps.transformers import positions_in
 from fisherleak.protection.certificates.declared_bounds import (
     LABEL,
@@ -139,17 +138,13 @@ def unit_of_penalty(leak: Leakage, scales: Sequence[Scale] | None, bounds: Mappi
     return float(f"{math.exp(2.0 * float(np.mean(np.log(seen)))):.1e}") if seen.size else 1.0
 
 
-# Imputers, and encoders whose levels the bounds declare
+# Imputers
 
 LEARNED = ("mean", "median")
 
 
 def with_public_fills(estimator: Estimator, X: TableLike, bounds: Mapping[str, Any] | None) -> Any:
-    """An unfitted copy with public centres in place of what imputers learn, and declared levels of encoders.
-
-    The estimator itself where nothing is learned. Levels are declared where bounds have those of all columns of an encoder that
-    pools none by their counts: its features are then the same whichever rows are there.
-    """
+    """An unfitted copy with public centres in place of what imputers learn; itself where none learns anything."""
     table = as_table(X)
     if not isinstance(estimator, Pipeline) or not any(_learns(step) for _, step in estimator.steps[:-1]):
         return estimator
@@ -169,8 +164,6 @@ def public_fills(step: Any) -> dict[str, float]:
 def _learns(step: Any) -> bool:
     if type(step) is SimpleImputer:
         return step.strategy in LEARNED
-    if isinstance(step, LEVELS):
-        return isinstance(step.categories, str)
     parts = [part for name in ("transformers", "steps") for part in getattr(step, name, ())]
     return any(_learns(part[1]) for part in parts)
 
@@ -193,19 +186,7 @@ def _replaced(step: Any, table: Table, X: Any, bounds: Mapping[str, Any]) -> Any
         return CentreImputer(
             [_centre(name, step.strategy, bounds) for name in table.names], missing_values=step.missing_values
         )
-    elif isinstance(step, LEVELS) and isinstance(step.categories, str) and not pools_rare(step):
-        levels = [_declared(table.column(j), bounds.get(name)) for j, name in enumerate(table.names)]
-        step.categories = levels if all(levels) else step.categories
     return step
-
-
-def _declared(column: Any, given: Any) -> list[Any]:
-    """Declared levels of a column as an encoder orders them; none where rows have others, which is refused by name later."""
-    try:
-        levels = dict.fromkeys([given] if isinstance(given, str) else given)
-        return sorted(levels) if set(np.asarray(column).tolist()) <= levels.keys() else []
-    except TypeError:  # none are declared, or not what has an order
-        return []
 
 
 def _chosen(columns: Any, table: Table, X: Any) -> list[int]:

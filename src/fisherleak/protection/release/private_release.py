@@ -166,7 +166,7 @@ class PrivateRelease(Wrapper):
         def fitted(unfitted: Any) -> FittedModel:
             model = fit_weighted(unfitted, X, y, sample_weight)
             check_releasable(model)
-            declared = counted_levels(model, X, y, self.public, person, over == ANY_RECORD)
+            declared = counted_levels(model, X, y, self.public, person)
             # a limit for any record is proved at the minimum, and what a solver leaves can follow one value
             polish = self.polish or over == ANY_RECORD
             return measured_model(model, X, y, self.noise, sample_weight, polish, declared)

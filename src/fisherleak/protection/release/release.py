@@ -170,7 +170,7 @@ def release(
     return made
 
 
-def counted_levels(model: Estimator, X: Any, y: Any, public: str, person: Any = None, bounded: bool = False) -> str:
+def counted_levels(model: Estimator, X: Any, y: Any, public: str, person: Any = None) -> str:
     """What is public once rows in memory have been seen to share the levels; refuses levels and classes of a few.
 
     A few rows, or, where ``person`` says whose row each is, a few people.
@@ -179,7 +179,7 @@ def counted_levels(model: Estimator, X: Any, y: Any, public: str, person: Any = 
         return public
     table = as_table(X)
     whose = table.labels(person) if isinstance(person, str) else person
-    check_common_levels(model, table, FEW, whose, bounded)
+    check_common_levels(model, table, FEW, whose)
     check_common_classes(model, y, FEW, whose)
     return public if table.lazy else "levels"
 
