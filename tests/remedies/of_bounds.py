@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas
-import torch
+import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
-from torch import nn
 
 import fisherleak as fl
 from remedies.of_limits import BOUNDS, protected
@@ -24,6 +23,11 @@ from remedies.of_models import LEAK, NOISE, PAIRS, RIDGE, WEIGHTS, C, K, X, Y, f
 from remedies.of_noises import shown
 from remedies.table import Remedy
 from rows.lazy import da
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
 
 ENDS = {name: BOUNDS[name] for name in ("x0", "x1", "x2")}
 OWN = fl.calibrate(LEAK, 1.0, shape="hessian")

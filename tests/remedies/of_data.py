@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas
 import polars
+import pytest
 import scipy.sparse
-import torch
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -19,6 +19,10 @@ import fisherleak as fl
 from remedies.of_models import LEAK, LOGISTIC, NOISE, RIDGE, C, K, X, Y, fitted, measured
 from remedies.table import Remedy
 from rows.lazy import da
+
+pytest.importorskip("torch")
+
+import torch
 
 FRAME = pandas.DataFrame(X, columns=["a", "b", "c"])
 NAMED = fitted(Ridge(1.0), X=FRAME)

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas
-import torch
+import pytest
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 
 import fisherleak as fl
 from fisherleak.auditing.query_log import answers_with_noise
@@ -25,6 +24,11 @@ from remedies.of_models import NOISE, RIDGE, C, K, X, Y, measured
 from remedies.of_policies import AGE, gate
 from remedies.of_tables import AUDIT, CLASSES, CODES, CSV, RELEASE, WHO, T, answered, predicted, ran
 from remedies.table import Remedy, limited
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
 
 N = len(T)
 ETA = RELEASE.replace("--noise", "--eta")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas
-import torch
+import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge
@@ -22,6 +22,10 @@ from remedies.of_noises import POSTERIOR, G
 from remedies.of_tables import AUDIT, ran
 from remedies.table import Remedy, limited, refusing
 from rows.lazy import da
+
+pytest.importorskip("torch")
+
+import torch
 
 FIT = fl.minimise(CODED, Y, l2=0.1)
 WHITE = fl.attacks.WhiteBox
