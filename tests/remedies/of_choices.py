@@ -192,16 +192,6 @@ OF_CHOICES: list[Remedy] = [
         {"over='max'": {"over": "max"}},
     ),
     Remedy(
-        "has values that are missing or not finite, which no bounds admit. Drop these rows.",
-        lambda rows: anyone(
-            fitted(SimpleImputer(strategy="constant", fill_value=0.0), Ridge(1000.0), X=rows, y=Y[: len(rows)]),
-            rows,
-            Y[: len(rows)],
-        ),
-        {"rows": GAPS},
-        {"Drop these rows": {"rows": X}},
-    ),
-    Remedy(
         "has a value at an end of its range that no coarse bound hides among others",
         lambda bounds: anyone(fitted(Ridge(1000.0), X=ONE_ABOVE), ONE_ABOVE, bounds=bounds),
         {"bounds": {"label": (-8, 8)}},
@@ -218,12 +208,6 @@ OF_CHOICES: list[Remedy] = [
         unknown,
         {},
         {"over='max'": None},
-    ),
-    Remedy(
-        "The label's range on a coarse grid leaves the labels of the {loss.name} loss",
-        lambda bounds: anyone(fl.minimise(X, COUNTS + 0.0, "poisson", 5.0), X, COUNTS + 0.0, bounds=bounds),
-        {"bounds": ENDS},
-        {"bounds={'label': (low, high)}": {"bounds": ENDS | {"label": (0, 20)}}},
     ),
     Remedy(
         "a norm above the declared",

@@ -234,7 +234,7 @@ OF_POLICIES: list[Remedy] = [
             "held_out": "",
             "bounded": False,
         },
-        {"Release again without --held-out": {"first": RELEASE}},
+        {"Use --held-out 0": {"first": RELEASE}},
     ),
     Remedy(
         "has a rule for '{name}', and nothing can check it: this column",
@@ -326,7 +326,6 @@ OF_POLICIES: list[Remedy] = [
         gate,
         {"policy": MEMBERS, "table": ODD_LABEL},
         {
-            "--model linear": {"options": "--model linear"},
             'write model = "linear" under [require]': {"policy": MEMBERS + '[require]\nmodel = "linear"\n'}
             | {"options": "--model linear"},
         },
