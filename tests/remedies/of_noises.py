@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
 import fisherleak as fl
+from fisherleak.engine.losses import OF_SEVERAL
 from remedies.of_models import (
     CODED,
     LEAK,
@@ -60,6 +61,12 @@ def eta(noise: Any = NOISE, **options: Any) -> Any:
 
 def membership(noise: Any = NOISE, model: Any = None, y: Any = Y, **options: Any) -> Any:
     return measured(RIDGE if model is None else model, y=y, noise=noise, **options).membership()
+
+
+def squared_of_several(c: Any) -> fl.Loss:
+    """Half the squared error of several numbers as a record from outside."""
+    own = OF_SEVERAL["squared"]
+    return fl.Loss("own", own.value, own.r, own.a, c, own.labels, quadratic=True, frame=np.eye)
 
 
 def composed(first: Any = LEAK, second: Any = LEAK) -> Any:
@@ -192,10 +199,25 @@ OF_NOISES: list[Remedy] = [
         {"use at most": {"noise": fl.ObjectivePerturbation(0.1, draws=200)}, "fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "is known for models of one output, and of several numbers (squared loss); this one has",
+        "is known for models of one output, and of several numbers with the package's squared loss; this one",
         eta,
         {"noise": fl.ObjectivePerturbation(0.01)} | SOFTMAX,
         {"use noise on its parameters, fisherleak.Gaussian": {"noise": G}},
+    ),
+    Remedy(
+        "is drawn for models of one output, and of several numbers with the package's squared loss; this one has",
+        lambda noise: fl.release(fit(K, "softmax"), noise),
+        {"noise": fl.Posterior(0.3)},
+        {"use noise on the parameters, fisherleak.Gaussian": {"noise": G}},
+    ),
+    Remedy(
+        "has several outputs, and its gradient does not move with the label of every row as its c",
+        lambda c, y=TWO, own=None: eta(y=y, loss=squared_of_several(c) if own is None else own),
+        {"c": lambda z, y: np.eye(2)[None]},
+        {
+            "correct c": {"c": lambda z, y: -np.eye(2)[None]},
+            "fit each output by itself": {"y": TWO[:, 0], "own": "squared"},
+        },
     ),
     Remedy(
         "membership has a closed form for noise whose covariance does not depend on the data, and that of",

@@ -18,6 +18,7 @@ from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, local_directions, map_of
 from fisherleak.engine.losses.loss import Loss, ReducedLoss
+from fisherleak.engine.losses.multi_output import check_by_label
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
 
@@ -282,6 +283,8 @@ def jacobian_of(
     parameters for centred rows, and neither on that frame nor on what imputers fill in.
     """
     # B = W H^-1 of section 1.2: H^-1 of centred rows, turned to the parameters that are released, then W
+    if fit.loss.several:
+        check_by_label(fit.loss, fit.outputs)
     B: Any = fit.factor.inverse()
     theta = fit.centred_theta
     xp, size = namespace(theta), B.shape[0]

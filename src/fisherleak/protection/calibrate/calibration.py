@@ -517,8 +517,13 @@ def enough(noise: Noise, current: float, target: float) -> Noise:
 
 
 def remembering(noise: Noise, calibrated: Calibration) -> Noise:
-    """The noise with how its scale was found; a noise from outside that keeps no such record stays as it is."""
+    """The noise with how its scale was found; one from outside that keeps no such record stays as it is, with a warning now.
+
+    Its release cannot warn later.
+    """
     if not keeps_calibration(noise):
+        if calibrated.by_present_rows:
+            _warn_of_scale(calibrated.over, 4)
         return noise
     kept: Noise = dataclasses.replace(noise, calibrated=calibrated)  # type: ignore[type-var]
     return kept
@@ -530,10 +535,14 @@ def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
     if calibrated is None:
         return noise
     if calibrated.by_present_rows:
-        warnings.warn(
-            f"The scale of this noise was computed from the rows present (over='{calibrated.over}'), so the scale itself "
-            "reveals something about the row that decides it: use over='any-record' for a release.",
-            UncountedScaleWarning,
-            stacklevel=stacklevel,
-        )
+        _warn_of_scale(calibrated.over, stacklevel + 1)
     return remembering(noise, dataclasses.replace(calibrated, confidential=None, asked=None))
+
+
+def _warn_of_scale(over: str, stacklevel: int) -> None:
+    warnings.warn(
+        f"The scale of this noise was computed from the rows present (over='{over}'), so the scale itself "
+        "reveals something about the row that decides it: use over='any-record' for a release.",
+        UncountedScaleWarning,
+        stacklevel=stacklevel,
+    )
