@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
-from fisherleak.tables.read.workbook import chosen_sheet, read_workbook
+from fisherleak.tables.read.workbook import TYPED_CELLS, chosen_sheet, read_workbook
 
 __all__ = ["SEVERAL_TYPES", "ForeignTable", "foreign_table"]
 
@@ -48,8 +48,8 @@ class ForeignTable:
     frame: Any = field(repr=False)
     notes: tuple[str, ...] = ()
     sheets: tuple[str, ...] = ()
-    inferred: bool = False
-    """Whether types of columns follow from their cells; other files keep them."""
+    inferred: frozenset[str] = frozenset()
+    """What cells of text become where all of a column are alike; other files keep them."""
 
 
 def foreign_table(
@@ -77,7 +77,7 @@ def foreign_table(
 
     if head.startswith(OLD_EXCEL) or (head.startswith(EXCEL) and _is_workbook(file)):
         book = ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet))
-        return replace(book, inferred=True)
+        return replace(book, inferred=TYPED_CELLS)
     if head.startswith(R) or _is_packed_r(file, head):
         return ForeignTable(*read("an R file", _r_frame, source, sheet))
     if sheet is not None:
