@@ -281,4 +281,4 @@ def _design(leak: Leakage, y: Any, settings: Settings, kind: Kind, people: Peopl
             f"A policy cannot be checked for this model: an audit of its table would leave out {what}. Leave the same out of "
             "X, and fit the model again."
         )
-    return design if people is None else replace(design, people=people)
+    return replace(design, people=people, unsettled={})  # the model says what its columns are, whatever they hold

@@ -24,6 +24,7 @@ from fisherleak.auditing.exposure.revealed import (
 )
 from fisherleak.auditing.policy.copied_data import refuse_copies, refuse_disguised, refuse_narrow, sampled_rows
 from fisherleak.auditing.policy.disclosed_beside_noise import (
+    NOT_REVEALED,
     refuse_bounds_of_few,
     refuse_told_anyway,
     refuse_told_by_model,
@@ -109,8 +110,13 @@ def check_marks(policy: Policy, design: Design, names: Collection[str]) -> None:
 
 
 def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> None:
-    """Refuse what a few rows, or one person, settle: decimal marks, what columns are taken for, whether a row is a total."""
+    """Refuse what a few rows, or one person, settle: decimal marks, what columns are taken for, whether a row is a total.
+
+    With another kind of one column each rule says something else, of other columns too: they are known, or not used.
+    """
     member, target = bool(policy.section("membership")), design.target.name
+    others = any(policy.section(name) for name in policy.sections if name not in (*NOT_REVEALED, "membership"))
+    stated = {name for name, own in policy.section("columns").items() if "kind" in own}
     known = {feature.name for feature in design.features} | {target}
     whose = "one row" if design.people is None else "the rows of one person"
     for name in (n for n in design.marks if n in design.few_settle_marks & (known if member else known & {*ruled})):
@@ -120,18 +126,18 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
             "give the same as `decimal`."
         )
-    if not member:
-        return
-    if design.summed:
+    if member and design.summed:
         raise InvalidInputError(
             "The last row is left out as a total of the others, so that one row decides it. "
             f"No rule of the policy '{policy.source}' counts that: take the total out of the table, or keep that row with "
             "`keep_total=True`."
         )
     categories = {column.name for column in design.columns if column.kind == "category"}
-    for name, what in design.unsettled.items():
-        if what == "use" and name in categories and design.people is None:
+    for name, what in design.unsettled.items() if member or others else ():
+        if what == "use" and name in categories and design.people is None and not others:
             continue  # rows that decide it are recognised
+        if name in stated and not member:
+            continue  # with another kind than the policy states nothing is checked
         if name == target:
             raise InvalidInputError(
                 f"Without {whose} the target '{name}' might be read as something else: numbers, text or dates. A release shows "
@@ -236,7 +242,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
     if design.held_out:
         _check_split(policy, design, ruled)
-    if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
+    if "model" not in policy.section("require") and any(name not in NOT_REVEALED for name in policy.sections):
         refuse_told_by_model(design, policy.source)
     if plan.quick and (found.attacked or policy.section("attacks")):
         raise InvalidInputError(

@@ -156,8 +156,8 @@ def refuse_told_by_model(design: Design, source: str) -> None:
             return
         who = "row" if design.people is None else "person"
         raise InvalidInputError(
-            f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table. The "
-            f"labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise: "
+            f"The labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise. No rule "
+            f"of the policy '{source}' counts that, and with another model each says something else: "
             f'write model = "{target.kind}" under [require] in the policy.'
         )
 

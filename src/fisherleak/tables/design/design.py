@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from fisherleak.rows.selection import some_rows
 from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
-from fisherleak.tables.decide.fewer_rows import use_unsettled
+from fisherleak.tables.decide.fewer_rows import Unsettled, all_unsettled
 from fisherleak.tables.decide.hints import codes_in, hints_of
 from fisherleak.tables.decide.numbers_in_text import Unread
 from fisherleak.tables.decide.profile import Profile, profiles_of
@@ -53,8 +53,6 @@ from fisherleak.tables.read.parts import RawTable, Room, checksum_of, refined
 
 __all__ = ["Design", "design_of"]
 
-Unsettled = Literal["reading", "use", "levels"]
-"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written."""
 MOST_TESTED = 20_000
 """Held-out rows that are kept, drawn at random: utility is measured on them."""
 STREAMED = (
@@ -328,9 +326,7 @@ def _looked_at(
     raw = written.raw
     profiles = profiles_of(raw, choices, far)
     columns = decide(raw, profiles, choices)
-    unsettled: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
-    unsettled |= dict.fromkeys(written.unsettled, "reading")
-    unsettled |= dict.fromkeys(written.unsettled & {*choices.categories, *choices.unite}, "levels")
+    unsettled = all_unsettled(raw, columns, profiles, choices, written.unsettled, one)
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
     used = tuple(column for column in columns if column.kind in ("number", "category"))
     raw = changed(raw, {column.name: Change(kept=column.kept) for column in used if column.kept is not None})

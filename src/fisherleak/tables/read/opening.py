@@ -16,7 +16,7 @@ import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +32,8 @@ from fisherleak.tables.read.first_line import is_number
 from fisherleak.tables.read.foreign import SEVERAL_TYPES, foreign_table
 from fisherleak.tables.read.header import GZIP, PARQUET
 from fisherleak.tables.read.parquet import CHUNK, parquet_files, parquet_parts
-from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
-from fisherleak.tables.read.workbook import NEAR_CODES
+from fisherleak.tables.read.parts import FewDecide, FilePart, Part, RawTable, table_parts
+from fisherleak.tables.read.workbook import FEW_DECIDE
 
 __all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
@@ -50,6 +50,8 @@ FOREIGN = {
     b"\xfd7zXZ": "an xz archive",
     b"SQLite": "a database",
 }
+TYPED_TEXT = frozenset({"number", "truth", "bits", "date", "time", "hexadecimal"})
+"""What the columns of a text file may be where all of their cells are such."""
 WHOLE_BITS = 63
 """Of the largest whole numbers that Arrow has."""
 
@@ -122,9 +124,8 @@ def read_table(
         known = foreign_table(file, head, source, form.header, sheet)
         if known is not None:
             read = from_frame(known.frame, source)
-            near_codes = known.frame.attrs.get(NEAR_CODES, {})
             notes = (*known.notes, *read.notes)
-            own: dict[str, Any] = {"inferred": known.inferred, "near_codes": near_codes}
+            own: dict[str, Any] = {"inferred": known.inferred, "few_decide": known.frame.attrs.get(FEW_DECIDE, {})}
             return replace(read, sha256=digest, notes=notes, sheets=known.sheets, **own)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
@@ -141,7 +142,7 @@ def read_table(
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
         held = _held(table.rename_columns(list(names)), source, digest, (*notes, *more))
-        return replace(held, inferred=True, near_codes=near_codes)
+        return replace(held, inferred=TYPED_TEXT, few_decide=_as_text(near_codes))
     finally:
         file.close()
 
@@ -173,9 +174,14 @@ def _large_csv(file: IO[bytes], source: str, digest: str, form: CsvForm) -> RawT
         notes,
         parts,
         here=True,
-        inferred=True,
-        near_codes=near_codes,
+        inferred=TYPED_TEXT,
+        few_decide=_as_text(near_codes),
     )
+
+
+def _as_text(near_codes: Mapping[str, int]) -> FewDecide:
+    """Columns of numbers that would be codes, and text, without so many of their cells."""
+    return {name: (cells, "text") for name, cells in near_codes.items()}
 
 
 def from_frame(frame: TableLike, source: str = "a table") -> RawTable:

@@ -17,12 +17,14 @@ from fisherleak.tables.read.csvfile import MISSING
 from fisherleak.tables.read.first_line import is_number, reads_as_row
 from fisherleak.tables.read.header_place import HeaderPlace, header_in_rows
 
-__all__ = ["NEAR_CODES", "chosen_sheet", "read_workbook"]
+__all__ = ["FEW_DECIDE", "TYPED_CELLS", "chosen_sheet", "read_workbook"]
 
 PLAIN = {"str", "number", "bool"}
 """Kinds of cells that may be one."""
-NEAR_CODES = "near codes"
-"""The attribute of a frame that says how few cells make numbers of which columns, and not codes."""
+TYPED_CELLS = frozenset({"number", "truth", "bits"})
+"""What cells of text become where all of a column are such."""
+FEW_DECIDE = "few decide"
+"""The attribute of a frame that says how few cells decide what columns are read as, and what they would be."""
 LOOKED_AT = 2000
 """Rows of a workbook that its first row is compared with."""
 Cells = list[list[Any]]
@@ -109,9 +111,9 @@ def _framed(
     if not below:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
     columns = {j: _typed([row[j] for row in below]) for j in range(len(used))}
-    near = {name: series.attrs.get(NEAR_CODES) for name, series in zip(names, columns.values(), strict=True)}
+    few = {name: series.attrs.get(FEW_DECIDE) for name, series in zip(names, columns.values(), strict=True)}
     frame = pandas.DataFrame(columns).set_axis(names, axis=1)
-    frame.attrs = {NEAR_CODES: {name: cells for name, cells in near.items() if cells is not None}}
+    frame.attrs = {FEW_DECIDE: {name: each for name, each in few.items() if each is not None}}
     return frame, place.notes
 
 
@@ -189,22 +191,25 @@ def _typed(cells: list[Any]) -> Any:
     import pandas
 
     there, near = [cell if _text(cell) else None for cell in cells], None
-    kinds = {_kind(cell) for cell in there if cell is not None}
+    kinds = Counter(_kind(cell) for cell in there if cell is not None)
     if "str" in kinds or len(kinds) > 1:
         texts = [None if cell is None else _text(cell) for cell in there]
         counts = Counter(text for text in texts if text is not None)
-        plain = plain_values(counts) if kinds <= PLAIN else None
+        plain = plain_values(counts) if kinds.keys() <= PLAIN else None
         if plain is None:
-            return pandas.Series(texts if len(kinds) > 1 else there, dtype=object)
+            series = pandas.Series(texts if len(kinds) > 1 else there, dtype=object)
+            others = [(kinds.total() - kinds[kind], kind) for kind in kinds.keys() - {"str", "number"}]
+            series.attrs = {FEW_DECIDE: min(others, default=None)}
+            return series
         there = [None if text is None else plain[text] for text in texts]  # a number that is stored as text is one
-        kinds = {_kind(cell) for cell in there if cell is not None}
+        kinds = Counter(_kind(cell) for cell in there if cell is not None)
         near = cells_to_codes(counts)
-    if kinds == {"number"}:
+    if kinds.keys() == {"number"}:
         whole = all(isinstance(cell, int) for cell in there)
         series = pandas.Series(there) if whole else pandas.Series(there, dtype="float64")
-        series.attrs = {NEAR_CODES: near}
+        series.attrs = {FEW_DECIDE: None if near is None else (near, "text")}
         return series
-    return pandas.Series(there, dtype=None if kinds == {"date"} else object)
+    return pandas.Series(there, dtype=None if kinds.keys() == {"date"} else object)
 
 
 def _kind(cell: Any) -> str:
