@@ -221,7 +221,7 @@ def test_every_folder_says_what_it_holds_and_what_it_may_import(folder: Path) ->
 
 @pytest.mark.parametrize("folder", [path.parent for path in sorted(SOURCE.rglob("__init__.py"))], ids=lambda x: x.name)
 def test_no_folder_is_long(folder: Path) -> None:
-    """A folder of more than fourteen entries is two folders; the package itself is the list of rooms."""
+    """A folder of more than fourteen entries is two folders; the package itself is the list of folders."""
     assert folder == SOURCE or len([path for path in folder.iterdir() if path.name != "__pycache__"]) <= 14
 
 

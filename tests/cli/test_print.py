@@ -9,6 +9,8 @@ import numpy as np
 import pandas
 import pytest
 
+from fisherleak.cli._print import _promise
+
 Command = Callable[..., Any]
 
 
@@ -79,3 +81,23 @@ def test_of_many_columns_the_most_exposed_are_listed_and_the_others_counted(
     assert "  and 3 more, less exposed ones (--json and --out have all)" in listed
     document = json.loads(fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks", "--json").out)
     assert len(document["attributes"]) == 103
+
+
+@pytest.mark.parametrize(
+    ("limit", "columns", "said"),
+    [
+        (
+            0.5,
+            None,
+            "2 units. A unit is about the column's standard deviation or, with declared bounds, their width divided by",
+        ),
+        (1.0, None, "a numeric value has an error below 1 unit. A unit is"),
+        (0.1, ["age"], "a value has an error below 10 units of its column."),
+    ],
+)
+def test_a_promise_says_what_a_unit_is(limit: float, columns: list[str] | None, said: str) -> None:
+    """With declared bounds a unit is not a standard deviation: of sex=1:2 it is 0.29, and the standard deviation 0.5."""
+    limited = {"limit": limit, "limit_on": "every row, in standard units", "limit_columns": columns}
+    promise = _promise({"eta": limited, "noise": {"calibrated": {"over": "admissible"}}})
+    assert said in promise
+    assert "standard units" not in promise

@@ -1,4 +1,4 @@
-"""What real attackers get out of a released model: may import ``protection`` and the rooms above it; reads no files.
+"""What real attackers get out of a released model: may import ``protection`` and the folders above it; reads no files.
 
 All attackers on an attribute take ``(model, X, y, attribute)`` and answer to ``infer``, ``accuracy`` and ``against``, so that
 one can stand in for another. Adding one is adding a file with a subclass of ``Attacker``. ``Membership`` attacks no attribute:

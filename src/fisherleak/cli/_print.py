@@ -35,6 +35,8 @@ CONFIDENTIAL = "Derived from the data: as confidential as the table."
 READ = "How the table was read:"
 ANY_RECORD = "admissible"
 """On a model card: the limit is for any record within the bounds."""
+UNIT = "A unit is about the column's standard deviation or, with declared bounds, their width divided by the square root of 12."
+"""In which a limit on rows counts numbers (section 1.4)."""
 
 
 def show_verification(confirmed: Sequence[str], failed: str | None, unchecked: Sequence[str], *, verbose: bool) -> None:
@@ -259,14 +261,14 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str, read: Sequenc
 
 def _promise(card: dict[str, Any]) -> str:
     """The limit in words: whose eta it bounds, and what that means for an estimate."""
-    limit, on = card["eta"]["limit"], card["eta"]["limit_on"].replace("standard units", "standard deviations")
+    limit, on = card["eta"]["limit"], card["eta"]["limit_on"].removesuffix(", in standard units")
     if limit is None:
         return "none: the noise was given"
     told = card["noise"].get("calibrated") or {}
     whose = "any record within the bounds" if told.get("over") == ANY_RECORD else "the rows that are in the table"
-    size = number_at_least(1 / limit)
-    unit = "units of its column" if card["eta"]["limit_columns"] else f"standard deviation{'s' * (size != '1')}"
-    least = f"No unbiased estimate of a value has an error below {size} {unit}."
+    size, single = number_at_least(1 / limit), bool(card["eta"]["limit_columns"])
+    least = f"No unbiased estimate of a {'' if single else 'numeric '}value has an error below {size} unit{'s' * (size != '1')}"
+    least += " of its column." if single else f". {UNIT}"
     return f"eta of at most {number_at_most(limit)} for {on}, for {whose}. {least}"
 
 

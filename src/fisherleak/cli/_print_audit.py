@@ -132,7 +132,7 @@ def _show_figures(summary: record.Summary) -> None:
     one, many = ("row", "rows") if summary.data.people is None else ("person", "people")
     layout.table(
         f"\nMost exposed {many} ({min(MOST_SHOWN, len(summary.rows))} of {summary.number_measured:,})",
-        (one, "eta", "least error in standard deviations"),
+        (one, "eta", "least error in units of the columns"),
         [(called(row), number(row.eta), layout.inverse(row.eta)) for row in summary.rows[:MOST_SHOWN]],
     )
     order = sorted(summary.attributes, key=lambda item: -item.exposure(item.eta_max))

@@ -27,10 +27,10 @@ WORDS: dict[str, Word] = {
     ),
     "eta_row": Word(
         "η of a row",
-        "All columns of one row and its label, taken together. Numbers count in standard deviations of their column, "
-        "categories by their indicators. 1/η is the least error for the combination of these values (of length 1) that the "
-        "release reveals most. Compare it between rows, not between data sets. For an error in years or kilograms see the "
-        "single columns.",
+        "All columns of one row and its label, taken together. Numbers count in standard deviations of their column or, with "
+        "declared bounds, in units of their width divided by √12. Categories count by their indicators. 1/η is the least error "
+        "for the combination of these values (of length 1) that the release reveals most. Compare it between rows, not between "
+        "data sets. For an error in years or kilograms see the single columns.",
     ),
     "eta_dataset": Word(
         "η of the data set",
@@ -250,9 +250,10 @@ OF_PEOPLE = {
     "eta_row": Word(
         "η of a person",
         "All columns and labels of all rows of one person, taken together. The attacker knows the rows of everyone else, and "
-        "how many this person has. Numbers count in standard deviations of their column, categories by their indicators. A "
-        "value that several of these rows have counts as one value. 1/η is the least error for the combination of these "
-        "values (of length 1) that the release reveals most. No single row of the person has a larger η.",
+        "how many this person has. Numbers count in standard deviations of their column or, with declared bounds, in units of "
+        "their width divided by √12. Categories count by their indicators. A value that several of these rows have counts as "
+        "one value. 1/η is the least error for the combination of these values (of length 1) that the release reveals most. No "
+        "single row of the person has a larger η.",
     ),
     "row": Word(
         "person",

@@ -22,7 +22,12 @@ def release(
     ],
     *,
     eta: Annotated[
-        float | None, typer.Option("--eta", metavar="X", help="Limit on every row's eta. It is in standard deviations.")
+        float | None,
+        typer.Option(
+            "--eta",
+            metavar="X",
+            help="Limit on every row's eta. A column's unit is its standard deviation or, with --bounds, their width / √12.",
+        ),
     ] = None,
     noise: Annotated[
         float | None,
