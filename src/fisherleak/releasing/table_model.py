@@ -181,6 +181,6 @@ def _calibrated(
     scale = up_to_the_grid(max(scales))
     told = Calibration("max", limit, shape=shape if own else None, least=least_of(trained, shape) if own else None)
     noise: Noise = remembering(trained.leak.noise.rescaled(scale), told)
-    if own and isinstance(noise, Gaussian):
+    if own:
         check_grid(noise, shape)
     return noise

@@ -46,6 +46,11 @@ class Factor:
     core: Array
     condition: float
 
+    @property
+    def whole_factor(self) -> Factor | None:
+        """Itself: all of the Hessian is factored."""
+        return self
+
     def solve(self, vector: Array) -> Array:
         """H^-1 vector."""
         return self.scale * (self.core @ (self.scale * vector))
@@ -80,6 +85,11 @@ class Wide:
     roots: Array
     penalty: Array
     intercept: bool
+
+    @property
+    def whole_factor(self) -> Factor | None:
+        """None: the Hessian was not made."""
+        return None
 
     def scaled(self, scale: Array) -> Wide:
         """The same with rows and columns of H times a scale, (p,)."""

@@ -159,7 +159,7 @@ def newton(
     else:
         raise _not_converged(risk, at, step, known)
     # the whole Hessian of many columns is factored once, at the end
-    return theta, at, known if isinstance(known, Factor) else _refactorise(risk, at, step, known, risk.factor), count
+    return theta, at, known.whole_factor or _refactorise(risk, at, step, known, risk.factor), count
 
 
 def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:

@@ -21,6 +21,7 @@ from fisherleak.engine.losses.loss import Loss, ReducedLoss
 from fisherleak.engine.losses.multi_output import check_by_label
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.noise import covariance_of
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ class Jacobian:
         if is_disclosed(self.noise):
             return like(self.noise.root, self.B, xp) / self.noise.scale
         moved: Any = self.fit.uncentred(xp.eye(self.B.shape[1], dtype=self.B.dtype, device=device(self.B)))
-        if self.folding is not None and getattr(self.noise, "shape", None) is None:
+        if self.folding is not None and covariance_of(self.noise) is None:
             moved = _framed(moved, self.folding.frame, self.fit)
         # W of section 1.2, over the noise's own scale
         W = self.noise.unit_information_root(moved.shape[0])
@@ -296,7 +297,7 @@ def jacobian_of(
         theta = xp.concat([theta, xp.zeros_like(folding.filling.slopes)])
     if is_disclosed(noise):
         return Jacobian(fit, X, y, like(noise.root, B, xp) @ B, theta, attributes, noise.rescaled(1.0), folding)
-    if folding is not None and getattr(noise, "shape", None) is None:
+    if folding is not None and covariance_of(noise) is None:
         B = _framed(B, folding.frame, fit)
     W = noise.unit_information_root(B.shape[0])
     if W is not None:

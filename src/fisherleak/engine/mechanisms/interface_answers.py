@@ -17,6 +17,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Answers:
     def independent(self) -> bool:
         """Whether the answers may be taken block by block."""
         # of a noise from outside nobody knows that its components are independent
-        return type(self.noise) in (Gaussian, Laplace, Bounded) and getattr(self.noise, "shape", None) is None
+        return type(self.noise) in (Gaussian, Laplace, Bounded) and covariance_of(self.noise) is None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

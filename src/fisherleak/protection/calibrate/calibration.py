@@ -45,6 +45,7 @@ from fisherleak.engine.noise.calibration_record import (
     keeps_calibration,
     read_over,
 )
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
@@ -456,7 +457,7 @@ def _rows_at_once(leakage: Leakage, person: VectorLike, most: int | None) -> int
 def _in_declared_frame(leakage: Leakage, bounds: Any) -> Leakage:
     """Folded scalers with the scales and centres that declared bounds give: noise without a shape acts there."""
     known = measurement(leakage)
-    if getattr(known.noise, "shape", None) is not None or not bounds or not known.frames:
+    if covariance_of(known.noise) is not None or not bounds or not known.frames:
         return leakage
     allowed_records(bounded_release(leakage), known.table, bounds)  # refuses bounds that are none
     return known.within({**frame_of_indicators(leakage), **bounds})

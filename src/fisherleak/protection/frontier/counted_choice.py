@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -390,6 +391,7 @@ class CountedChoice:
     No copy, pickle or ``repr`` of it holds what is confidential: the ballot, and the candidate's loss and score.
     """
 
+    counted: ClassVar[Literal[True]] = True
     point: FrontierPoint
     eta: float
     eta_choice: float

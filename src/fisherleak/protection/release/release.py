@@ -26,6 +26,7 @@ from fisherleak.engine.noise.add_noise_and_round import (
     to_significant_bits,
 )
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, declared_frame, has_own_shape
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own
@@ -333,7 +334,7 @@ class FittedModel(DecidedByPublicNumbers):
 
 def _frame_of(known: Sequence[Scale], intercept: bool, noise: Any) -> NoiseFrame | None:
     """Where this noise acts; None for a covariance over raw parameters."""
-    if getattr(noise, "shape", None) is not None:
+    if covariance_of(noise) is not None:
         return None
     scales, centres = np.array([scale.public for scale in known]).reshape(-1, 2).T
     return NoiseFrame(scales, centres, intercept)
