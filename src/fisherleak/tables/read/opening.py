@@ -253,9 +253,10 @@ def _folder(path: str) -> RawTable:
     count = (
         f"{len(urls)} files are read as one table, in the order of their names, and rows are counted over all of them."
     )
-    notes = (*notes, count) if len(urls) > 1 else notes
-    rows = sum(part.rows for part in parts)
-    return RawTable(source, "", names, tuple(schema.types), rows, notes, parts, tuple(urls))
+    if len(urls) > 1:  # each file has an order of its own, and a file may have one row
+        names, notes = tuple(sorted(names)), (*notes, count)
+    rows, kinds = sum(part.rows for part in parts), tuple(schema.field(name).type for name in names)
+    return RawTable(source, "", names, kinds, rows, notes, parts, tuple(urls))
 
 
 def example_table() -> RawTable:
