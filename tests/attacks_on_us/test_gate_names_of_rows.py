@@ -316,7 +316,9 @@ def test_a_policy_for_a_table_without_marks_may_state_one(gate: Gate) -> None:
     assert (status, rules["require.decimal"]["passed"]) == (0, True)
 
 
-@pytest.mark.parametrize("section", ["[label]\nmin_error = 1e-3", "[membership]\nmax_right = 0.99"])
+@pytest.mark.parametrize(
+    "section", ["[label]\nmin_error = 1e-3", "[membership]\nmax_right = 0.99", "[rows]\nmax_eta = 1e9"]
+)
 def test_a_kind_of_model_that_one_label_decides_is_stated_or_refused(gate: Gate, section: str) -> None:
     table = plain(81).assign(y=[20, *[0, 1, 2, 3] * 20])
     line = ("--noise", "9", "--no-attacks", "--draws", "2")
@@ -332,7 +334,7 @@ def test_a_kind_of_model_that_one_label_decides_is_stated_or_refused(gate: Gate,
         == gate(table, stated, *line, *bounds, "--model", "linear")[:2]
         == (0, "")
     )
-    assert gate(table, "[rows]\nmax_eta = 1e9\n", *line, *bounds)[:2] == (0, "")
+    assert gate(table, "[utility]\nmax_loss = 1e9\n", *line, *bounds)[:2] == (0, "")
 
 
 def test_a_card_does_not_tell_whether_its_kind_of_model_was_given(

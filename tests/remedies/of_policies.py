@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.pipeline import make_pipeline
@@ -105,6 +106,15 @@ def changed(values: Any, name: str = "flag") -> pandas.DataFrame:
     return PEOPLE.assign(**{name: values})
 
 
+ENDED = "--bounds age=0:120 --bounds children=0:9 --bounds y=-90:200"
+
+
+def headed(*below: str) -> str:
+    """Numbers with lines between their names and them."""
+    names, *rows = PEOPLE.drop(columns="city").to_csv(index=False).splitlines()
+    return "\n".join([names, *below, *rows]) + "\n"
+
+
 def judged(
     model: Any = None, policy: Any = None, X: Any = X, y: Any = Y, noise: Any = 5.0, **options: Any
 ) -> fl.ModelAudit:
@@ -129,6 +139,7 @@ def filled(strategy: str = "mean", **options: Any) -> fl.ModelAudit:
 
 
 SCALED = fitted(StandardScaler(), Ridge(1.0))
+FRAME = pandas.DataFrame(X[:, :2], columns=["x0", "x1"])
 FLAGS = (PEOPLE.age > PEOPLE.age.median()).astype(float)
 SHAKEN = FLAGS + 1e-4 * RNG.normal(size=120)
 CODED_AGES = PEOPLE.assign(age=[f"y{3 * int(age / 3)}" for age in PEOPLE.age])
@@ -195,6 +206,17 @@ OF_POLICIES: list[Remedy] = [
         gate,
         {"policy": MEMBERS, "table": with_total()},
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},
+    ),
+    Remedy(
+        "might be read in another place, and its columns be others.",
+        gate,
+        {"policy": ROWS, "table": headed("years,number,euros", "years,number,euros"), "options": ENDED},
+        {
+            "write the names into its first line, with nothing but rows below": {
+                "table": headed(),
+                "options": f"{ENDED} --header",
+            },
+        },
     ),
     Remedy(
         "attacks fewer rows and lets no attacker learn, and the policy",
@@ -366,6 +388,14 @@ OF_POLICIES: list[Remedy] = [
         ),
         {"class_weight": "balanced"},
         {"Fit with class_weight=None": {"class_weight": None}},
+    ),
+    Remedy(
+        "for a ColumnTransformer that selects columns by a function: one cell can change the type of a column",
+        lambda columns: judged(
+            fitted(make_column_transformer((StandardScaler(), columns)), Ridge(1.0), X=FRAME), X=FRAME
+        ),
+        {"columns": make_column_selector(dtype_include="number")},
+        {"List the columns by name": {"columns": ["x0", "x1"]}},
     ),
     Remedy(
         "for a model that searched for its parameters: one row can change the choice",

@@ -126,6 +126,12 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
             "give the same as `decimal`."
         )
+    if design.header_by_one_row and (member or others):
+        raise InvalidInputError(
+            f"Without one row the header of {design.source} might be read in another place, and its columns be others. No rule "
+            f"of the policy '{policy.source}' counts that: write the names into its first line, with nothing but rows below, "
+            "and give `header=True`."
+        )
     if member and design.summed:
         raise InvalidInputError(
             "The last row is left out as a total of the others, so that one row decides it. "

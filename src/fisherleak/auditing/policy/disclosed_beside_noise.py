@@ -157,7 +157,7 @@ def refuse_told_by_model(design: Design, source: str) -> None:
         who = "row" if design.people is None else "person"
         raise InvalidInputError(
             f"The labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise. No rule "
-            f"of the policy '{source}' counts that, and with another model each says something else: "
+            f"of the policy '{source}' counts that: "
             f'write model = "{target.kind}" under [require] in the policy.'
         )
 

@@ -37,7 +37,9 @@ def all_unsettled(
     one: int,
 ) -> dict[str, Unsettled]:
     """What so many rows might decide, by column; ``readings`` are those that columns might have without them."""
-    unused = {column.name for column in columns if column.kind == "ignored" and sort_of(raw.kind(column.name)) == "text"}
+    unused = {
+        column.name for column in columns if column.kind == "ignored" and sort_of(raw.kind(column.name)) == "text"
+    }
     read = {name for name, others in readings.items() if not (name in unused and others <= UNUSED)}
     found: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
     found |= dict.fromkeys(read, "reading")

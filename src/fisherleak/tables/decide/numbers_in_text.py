@@ -48,7 +48,9 @@ SIGNS = re.compile(r"[\d,.:]|inf|true|false", re.IGNORECASE)
 TYPED = re.compile(r"[+-]?[\d.]+(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?|true|false", re.IGNORECASE)
 """What may be a number, or a truth, for them."""
 CLOCK = r"([01]\d|2[0-3])"
-DATE = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)(?:[ T]{CLOCK}(?::[0-5]\d(?::[0-5]\d(?:\.\d{{1,9}})?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?")
+DATE = re.compile(
+    rf"(\d{{4}})-(\d\d)-(\d\d)(?:[ T]{CLOCK}(?::[0-5]\d(?::[0-5]\d(?:\.\d{{1,9}})?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
 TIME = re.compile(rf"{CLOCK}:[0-5]\d(?::[0-5]\d)?")
 HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]+")
 """What else readers of text files take cells as, and nothing else: a day that no month has is text."""

@@ -118,6 +118,8 @@ class Design:
     """Columns of which one row, or one person, might decide this; none that were named, but for how levels are written."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
+    header_by_one_row: bool = False
+    """Whether one row decides which line of the file is the header."""
     repeated: RepeatedIdentifier | None = None
     """An identifier of people that repeats, where nobody said whose rows these are."""
     codes: tuple[str, ...] = ()
@@ -295,6 +297,7 @@ def design_of(
         few_settle_marks=found.written.few_settle,
         unsettled=found.unsettled,
         summed=found.written.summed,
+        header_by_one_row=raw.header_by_one_row,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
         repeated=found.repeated,
         codes=codes_in(found.columns, found.profiles),

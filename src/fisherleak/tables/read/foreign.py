@@ -128,11 +128,16 @@ def _json_frame(file: IO[bytes], source: str) -> Any:
 
 
 def _stored(found: Any, source: str, names: list[Any] | None = None) -> Any:
-    """A frame with the values that JSON has: a number is a number, a text a text, null is missing."""
+    """A frame with the values that JSON has: a number is a number, a text a text, null is missing.
+
+    Objects have their columns in an order of names, for each object has an order of its own.
+    """
     import pandas
 
     if names is None and isinstance(found, list) and not all(isinstance(row, dict) for row in found):
         raise ValueError("it has neither an object on every line nor columns of as many values")
+    if names is None and isinstance(found, list):
+        names = sorted({name for row in found for name in row})
     frame = pandas.DataFrame(found, columns=names, dtype=object)
     columns = {j: _cells(frame.iloc[:, j], source) for j in range(frame.shape[1])}
     return pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)

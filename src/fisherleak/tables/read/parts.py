@@ -174,6 +174,8 @@ class RawTable:
     few_decide : dict
         Columns that would be read as something else without so many of their cells, and as what: numbers as "text" without the
         7 beside 01, 02, …, text as "date" without the one cell that is no date.
+    header_by_one_row : bool
+        Whether one row decides which line is the header.
     """
 
     source: str
@@ -188,6 +190,7 @@ class RawTable:
     sheets: tuple[str, ...] = ()
     inferred: frozenset[str] = frozenset()
     few_decide: FewDecide = field(default_factory=dict)
+    header_by_one_row: bool = False
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]
