@@ -143,7 +143,7 @@ def test_labels_decide_where_no_kind_is_named(people: Any) -> None:
         ("ward", "linear", "`model='linear'` needs numbers. Use `model='softmax'`"),
         ("ward", "logistic", "a logistic model needs two. Make it one against the rest, or use `model='softmax'`"),
         ("sick", "softmax", "a softmax model needs 3 to 100. Use `model='logistic'`"),
-        ("income", "tree", "model must be one of auto, linear, logistic, softmax, poisson, gamma; got 'tree'"),
+        ("income", "tree", f"model must be one of auto, {', '.join(NAMES)}; got 'tree'"),
     ],
 )
 def test_labels_that_a_kind_does_not_take(people: Any, target: str, model: str, says: str) -> None:
