@@ -39,7 +39,9 @@ def ledger(
     limit: Annotated[
         float | None,
         typer.Option(
-            "--limit", metavar="X", help="Say who is past this eta, in standard deviations; exit status 1 if anyone is."
+            "--limit",
+            metavar="X",
+            help="List who is above this eta, in standard deviations; exit status 1 if anyone is.",
         ),
     ] = None,
     form: flags.Form,

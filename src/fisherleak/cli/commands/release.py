@@ -22,7 +22,7 @@ def release(
     ],
     *,
     eta: Annotated[
-        float | None, typer.Option("--eta", metavar="X", help="Limit on every row's eta. It is in standard deviations.")
+        float | None, typer.Option("--eta", metavar="X", help="Limit on every row's eta, in standard deviations.")
     ] = None,
     noise: Annotated[
         float | None,
@@ -31,9 +31,7 @@ def release(
     target: flags.Target = None,
     attribute: Annotated[
         list[str] | None,
-        flags.column(
-            "--attribute", help="Limit the eta of this column alone. The limit is then in its unit. Repeatable."
-        ),
+        flags.column("--attribute", help="Limit the eta of this column alone, in the column's unit. Repeatable."),
     ] = None,
     over: flags.Over = "any-record",
     bounds: flags.Bounds = None,
@@ -47,7 +45,7 @@ def release(
         ),
     ] = None,
     balance: Annotated[
-        bool, typer.Option("--balance", help="Reweight rows with IRFIL before, weights counted; with --over max.")
+        bool, typer.Option("--balance", help="First reweight rows with IRFIL, and count the weights. Needs --over max.")
     ] = False,
     model: flags.Model = None,
     l2: Annotated[
