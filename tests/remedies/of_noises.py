@@ -129,19 +129,19 @@ OF_NOISES: list[Remedy] = [
         {"use fisherleak.Answers with noise": {"of": "score", "noise": G}},
     ),
     Remedy(
-        "for labels that are drawn as counts; query",
+        "SampledLabels of counts needs queries with scores between",
         of_label,
         {"X_query": 1e4 * Q, "y": COUNTS, "loss": "poisson"},
         {"Drop it": {"X_query": Q}, "use fisherleak.Answers with noise": {"of": "score", "noise": G}},
     ),
     Remedy(
-        "times the noise's scale where that is below one; row {row} is not. Drop it: such a query is never asked.",
+        "times the noise scale if that is below one. Row {row} is larger. Drop it.",
         of_label,
         {"X_query": 1e200 * Q, "of": "score", "noise": G},
         {"Drop it": {"X_query": Q}},
     ),
     Remedy(
-        "of several outputs is for classes with the softmax loss, whose probabilities the model gives",
+        "needs the softmax loss, which gives probabilities of classes",
         of_label,
         {"y": TWO, "loss": "squared"},
         {"use fisherleak.Answers with of='score'": {"of": "score", "noise": G}},
@@ -153,7 +153,7 @@ OF_NOISES: list[Remedy] = [
         {"use noise on its parameters, fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "the free intercept is held by the labels alone, and a larger perturbation of it leaves no minimum.",
+        "the intercept has no penalty, and a larger perturbation of it leaves no minimum.",
         eta,
         {"noise": fl.ObjectivePerturbation(100.0), "y": C, "loss": "logistic", "intercept": True},
         {
@@ -238,7 +238,7 @@ OF_NOISES: list[Remedy] = [
         {"Use fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "Membership is measured with the scales that columns have without a row, which are known for standard",
+        "Membership needs the scale of each column after a row is removed, which is known for standard",
         lambda step, **options: membership(
             model=make_pipeline(step, Ridge(1.0)).fit(X, Y), **{"public": "nothing"} | options
         ),
@@ -246,7 +246,7 @@ OF_NOISES: list[Remedy] = [
         {"use StandardScaler": {"step": StandardScaler()}, "public='preprocessing'": None},
     ),
     Remedy(
-        "counts standard deviations that the softmax loss is fitted behind, and no other preprocessing",
+        "counts the standard deviations of scalers before a softmax model, and no other preprocessing",
         lambda **options: membership(
             model=make_pipeline(StandardScaler(), Ridge(1.0)).fit(X, TWO), y=TWO, **{"public": "nothing"} | options
         ),

@@ -180,7 +180,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "nothing in the table settles whether the marks in its numbers are decimal ones",
+        "the table does not show whether the marks in its numbers are decimal marks",
         gate,
         {"policy": IN_YEARS, "table": european(), "options": "--number age --bounds age=18000:90000"},
         {
@@ -191,7 +191,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "whether the marks in the numbers of '{name}' are decimal ones or stand between thousands. A few rows decide",
+        "whether the marks in the numbers of '{name}' are decimal marks or thousands separators. A few rows decide",
         gate,
         {"policy": MEMBERS, "table": amounts(), "options": "--model logistic --l2 1 --bounds inc=0:100"},
         {
@@ -202,7 +202,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "The last row is left out as a total of the others, so that one row decides it.",
+        "The last row is left out because it looks like a total of the others, and one row can change that.",
         gate,
         {"policy": MEMBERS, "table": with_total()},
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},
@@ -246,7 +246,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "and the release holds rows out: without one row, or with another class of one, other rows would be held out",
+        "If one row were removed, or had another class, other rows would be held out",
         gate,
         {
             "policy": MEMBERS,
@@ -271,7 +271,7 @@ OF_POLICIES: list[Remedy] = [
         {"Write a limit": {"policy": AGE + "spread = 12\n"}},
     ),
     Remedy(
-        "are filled with the centre of its bounds, which is far from the values that are there",
+        "are filled with the centre of its bounds, which is far from the other values",
         gate,
         {"policy": "[columns.crp]\nmax_revealed = 0.99\n", "table": LACKING},
         {"declare bounds whose centre lies among the values": {"options": "--bounds crp=0:15", "bounded": False}},
@@ -289,7 +289,7 @@ OF_POLICIES: list[Remedy] = [
         {"--drop twin": {"options": "--drop twin", "bounded": True, "table": changed(2 * PEOPLE.age, "twin")}},
     ),
     Remedy(
-        "nearly reveals '{told[0]}', so that it is guessed without the release too, and max_gain of the policy",
+        "An attacker then guesses '{told[0]}' without the release, and max_gain of the policy",
         gate,
         {
             "policy": "[attacks]\nmax_gain = 0.5\n",
@@ -298,7 +298,7 @@ OF_POLICIES: list[Remedy] = [
         {"--drop town": {"options": "--drop town"}},
     ),
     Remedy(
-        "values of '{feature.name}', or nearly, and it would be measured as a number",
+        "values, or nearly so. It would be measured as a number",
         gate,
         {"policy": EVERY, "table": changed(SHAKEN)},
         {
@@ -310,7 +310,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "differ in their digits only, and an attacker who names the next one is close and counts as wrong",
+        "differ in their digits only. An attacker who guesses the next number is nearly correct and counts as wrong",
         gate,
         {"policy": EVERY, "table": CODED_AGES, "options": LEVELS},
         {
@@ -322,7 +322,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "values of the target '{target.name}', or nearly, and the model takes it as a number",
+        "values, or nearly so. The model takes it as a number",
         gate,
         {"policy": "[label]\nmax_revealed = 0.99\n", "table": PEOPLE.assign(y=SHAKEN)},
         {
@@ -338,7 +338,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "are the same, or nearly: the spread of the rows is not what an outsider starts from.",
+        "are the same, or nearly: the spread of the rows does not say how uncertain an outsider is.",
         gate,
         {"policy": AGE, "table": SAME},
         {'as spread under [columns."age"]': {"policy": AGE + "spread = 12\n"}},
@@ -370,11 +370,11 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "go by the names of columns, and --columns may give other names than the file's first line: leave",
+        "use the names of columns, and --columns may replace names in the file's first line.",
         gate,
         {"policy": AGE, "options": "--columns age,children,city,y --header"},
         {
-            "leave --header and --no-header out": {
+            "Leave out --header and --no-header": {
                 "options": f"--columns age,children,city,y {BOUNDED}",
                 "table": PEOPLE.to_csv(index=False, header=False),
             },
@@ -443,7 +443,7 @@ OF_POLICIES: list[Remedy] = [
         {"Leave policy out": lambda: fl.audit(RidgeClassifier().fit(X, C), X, C, 5.0, attacks=False)},
     ),
     Remedy(
-        "cannot be checked for a fitted model with `person`: leave them, or `person`, out.",
+        "cannot be checked for a fitted model with `person`: leave these rules out, or leave `person` out.",
         lambda policy, **options: judged(policy=policy, group=PAIRS % 2, **options),
         {
             "policy": {
@@ -453,7 +453,7 @@ OF_POLICIES: list[Remedy] = [
             "person": PAIRS,
         },
         {
-            "leave them": {
+            "leave these rules out": {
                 "policy": {"rows": {"max_eta": 9.0}, "require": {"public": "preprocessing", "person": "person"}}
             }
         },

@@ -334,7 +334,7 @@ def gradients(
         prepared = prepare(model, table)
         if prepared.absent or prepared.other_side is not None:
             raise InvalidInputError(
-                "Gradients are measured for complete rows and preprocessing without kinks: fill missing values before, or "
+                "Gradients are measured for complete rows and differentiable preprocessing: fill missing values before, or "
                 "measure on the features behind the preprocessing."
             )
         risk, theta = risk_of(prepared, y, sample_weight)

@@ -485,7 +485,7 @@ def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
         own = target.name if name == LABEL and name not in known else name
         if own not in known:
             raise InvalidInputError(
-                f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, list(known))}"
+                f"`bounds` name '{name}', which is no numeric column that the model uses. {nearest(name, list(known))}"
             )
         centre, scale = known[own]
         found[LABEL if own == target.name else own] = ((low - centre) / scale, (high - centre) / scale)

@@ -160,8 +160,9 @@ def _check_people(settings: Settings, request: ReleaseRequest) -> None:
         return
     if request.limits_anyone and most is None:
         raise InvalidInputError(
-            f"`person` ('{settings.person}') with `eta` needs `rows_per_person` too: how many rows a person may have, since "
-            "the limit is for any records within the bounds in all of them. Or `over='max'` limits the people who are there."
+            f"`person` ('{settings.person}') with `eta` needs `rows_per_person` too: how many rows a person may have. The "
+            "limit then holds for that many records of one person, whatever they are within the bounds. Or `over='max'` limits "
+            "the people present."
         )
     if request.attributes is not None:
         raise InvalidInputError(

@@ -51,9 +51,9 @@ def refuse_separated_group(risk: Risk, step: Array, factor: Factor | Wide) -> No
         raise _separable(risk)
     if helped > 0 and harmed <= OPPOSED * helped:
         raise SeparableClassesError(
-            f"The {risk.loss.name} fit did not converge: along {growing(risk, step, factor)} it can improve for some rows "
-            "for ever and worsens for none, so the minimiser may lie at infinity (a group whose labels are all equal). Add an "
-            "l2 penalty, or merge or drop the group."
+            f"The {risk.loss.name} fit did not converge: along {growing(risk, step, factor)} the loss of some rows falls "
+            "for ever and that of no row rises, so the minimiser may lie at infinity (a group whose labels are all equal). Add "
+            "an l2 penalty, or merge or drop the group."
         )
 
 

@@ -422,8 +422,9 @@ def _check_near_minimum(leakage: Leakage, noise: Noise) -> None:
     moved = measurement(leakage.with_noise(noise)).moved
     if not moved <= MOST_MOVED:
         raise InvalidInputError(
-            f"The model is {number(moved)} noise deviations from its minimum ({MOST_MOVED:g} at most), where the limit holds: "
-            "fit with a smaller tol, 1e-10 say, and more iterations. PrivateRelease and protect go to the minimum themselves."
+            f"The limit holds at the model's minimum, and the model is {number(moved)} noise deviations away ({MOST_MOVED:g} "
+            "at most): fit with a smaller tol, 1e-10 say, and more iterations. PrivateRelease and protect go to the minimum "
+            "themselves."
         )
 
 
@@ -439,7 +440,7 @@ def _rows_at_once(leakage: Leakage, person: VectorLike, most: int | None) -> int
         return 1
     if person is None or most is None:
         raise InvalidInputError(
-            "person and rows_per_person go together: whose row each is, and how many of them anyone may have."
+            "person and rows_per_person go together: whose row each is, and how many rows a person may have."
         )
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or not most >= 1:
         raise InvalidInputError(f"rows_per_person must be a whole number, 1 or more; got {most!r}.")
@@ -485,8 +486,8 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
     searched_for = isinstance(shape, str) and shape == "least-loss" and over != ANY_RECORD
     if not (is_leakage(shape) or searched_for):
         raise InvalidInputError(
-            "gap is for noise of least loss for the rows present, shape='least-loss' without over='any-record', or for public "
-            f"rows; got gap={gap!r} without it. Leave it out."
+            f"gap={gap!r} needs shape='least-loss' for the rows present (not over='any-record'), or a shape from public rows. "
+            "Leave it out."
         )
     return check_positive(gap, "gap")
 

@@ -108,7 +108,7 @@ def score_for(over: str, loss: Loss, labels: Vector | None) -> BoundedScore:
         return BoundedScore(loss, math.inf, FARTHEST)
     if over == ANY_RECORD:
         raise InvalidInputError(
-            "A choice is counted for any record within the bounds with the squared and the logistic loss, and the loss is "
+            "For any record within the bounds, a choice is counted for the squared and the logistic loss only, and the loss is "
             f"{loss.name}: name a candidate beforehand, release(choice=…), or use counted=False, which warns."
         )
     return BoundedScore(loss, math.inf, math.inf)

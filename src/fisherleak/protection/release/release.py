@@ -375,9 +375,8 @@ class FittedRecord:
         """All parameters."""
         if has_own_shape(noise):
             raise InvalidInputError(
-                "noise has a covariance that stays with its rows, and the record of a released Fit holds its noise: "
-                "release a model "
-                "of scikit-learn, or use another `shape`."
+                "noise has a covariance that was computed from the rows, and a released Fit would show it: "
+                "release a model of scikit-learn, or use another `shape`."
             )
         return np.asarray(host(self.fit.theta)), None
 

@@ -180,7 +180,7 @@ class Design:
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
             sentences.append(
-                f"A few cells settle whether marks in numbers are decimal ones or stand between thousands: {named}. The unit "
+                f"Only a few cells show whether marks in numbers are decimal marks or thousands separators: {named}. The unit "
                 "of all their numbers depends on it, which no figure here counts: `decimal` says which it is."
             )
         return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
@@ -422,7 +422,7 @@ def _check_table(raw: RawTable, held_out: float, room: Room | None) -> None:
     if not 0 <= held_out <= 0.9:
         raise InvalidInputError(f"The share of held-out rows must be between 0 and 0.9; got {held_out}.")
     if not raw.parts:
-        raise InvalidInputError(f"{raw.source} was opened for one use, and that was made of it: open it again.")
+        raise InvalidInputError(f"{raw.source} can be read once only, and was read before: open it again.")
     if raw.rows < FEWEST_ROWS:
         raise InvalidInputError(
             f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
@@ -442,7 +442,7 @@ def _check_bounded(choices: Choices, features: tuple[Feature, ...], target: Targ
             raise InvalidInputError(f"`bounds` are for numbers, and '{name}' is a category: use `levels`.")
         if name not in numbers:
             raise InvalidInputError(
-                f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, numbers)}"
+                f"`bounds` name '{name}', which is no numeric column that the model uses. {nearest(name, numbers)}"
             )
 
 
