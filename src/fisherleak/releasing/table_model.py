@@ -105,12 +105,19 @@ class TableModel(DecidedByPublicNumbers):
 
 
 def read_for_release(
-    raw: RawTable, settings: Settings, room: Room | None = None, *, stated: bool = False
+    raw: RawTable,
+    settings: Settings,
+    room: Room | None = None,
+    *,
+    stated: bool = False,
+    known: Trained | None = None,
 ) -> TableModel:
-    """The model of a table as a release trains it: rare levels are pooled; refuses a table that is too small."""
-    trained, settings = trained_as_read(
-        raw, replace(settings, rare=max(settings.rare, FEWEST_ROWS)), room, stated=stated
-    )
+    """The model of a table as a release trains it: rare levels are pooled; refuses a table that is too small.
+
+    ``known`` is a model of the same table, whose fit is taken where it is the same.
+    """
+    settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
+    trained, settings = trained_as_read(raw, settings, room, stated=stated, known=known)
     if not is_share(settings.held_out):
         raise InvalidInputError(
             f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "
