@@ -166,7 +166,7 @@ def test_no_row_decides_unnamed_whether_numbers_are_an_identifier(step: int, tmp
         [*(10**9 + rng.integers(0, 21, n))],
     ]
     for cells in ways:
-        columns = dict.fromkeys(["id", "X", "x1", "patient_id", "phone"], [str(cell) for cell in cells])
+        columns = {name: [str(cell) for cell in cells] for name in ["id", "X", "x1", "patient_id", "phone"]}
         columns |= {name: FORMS["decimals"](rng, n) for name in ("a", "y")}
         for rows in (range(0, n - 6, step), range(n - 6, n)):
             found, _ = unnamed(tmp_path / "t.csv", columns, rows)
