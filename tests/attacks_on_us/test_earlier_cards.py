@@ -27,7 +27,7 @@ from fisherleak.protection.ledger.ledger import Ledger
 from fisherleak.protection.ledger.ledger_file import _digest
 from fisherleak.releasing.cards.card_fields import EARLIER
 from fisherleak.releasing.files import model_files
-from fisherleak.releasing.files.earlier_files import free_digits
+from fisherleak.releasing.files.earlier_files import IN_FILE, free_digits
 from fisherleak.releasing.files.model_files import PART_BYTES, PIECE_BYTES, WHEN, ModelFile, _zipped
 from fisherleak.releasing.files.model_nodes import last_step
 from fisherleak.releasing.files.rebuilt_files import most_bytes
@@ -95,9 +95,21 @@ def test_what_an_earlier_card_leaves_open_is_named(earlier: Path, raw: RawTable)
     assert named.endswith("they can carry other data. Release the model again.")
     found = audited(earlier, raw)
     assert found.failed is None
-    [named] = [each for each in found.unconfirmed if each.startswith("Of a model card of version 0.1.0")]
+    [named] = [each for each in found.unconfirmed if each.startswith("Of a file of version 0.1.0")]
     assert all(part in named for part in (INTERCEPT, SCALE, PROBABILITY))
     assert "bounds" not in named  # an audit computes them again
+
+
+def test_what_an_earlier_file_can_hide_is_said_without_being_asked(
+    earlier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kilobytes fit into the numbers of its nodes: only ``-v`` said so."""
+    table().to_csv(tmp_path / "t.csv", index=False)
+    for words in (["verify", str(earlier)], ["audit", str(tmp_path / "t.csv"), "--released", str(earlier), "--no-attacks"]):
+        assert main([*words, *(["--out", str(tmp_path / "out")] if words[0] == "audit" else [])]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "f a file of version 0.1.0 and its model card, the numbers, times, orders and system in the file" in said
+        assert "they can carry other data" in said
 
 
 def test_no_more_is_named_than_a_card_has(limited: Path) -> None:
@@ -114,7 +126,7 @@ def test_predict_names_them(earlier: Path, tmp_path: Path, capsys: pytest.Captur
     table().to_csv(tmp_path / "t.csv", index=False)
     assert main(["predict", str(earlier), str(tmp_path / "t.csv"), "--out", str(tmp_path / "p.csv")]) == 0
     said = " ".join("".join(capsys.readouterr()).split())
-    assert f"Not checked: Of a model card of version 0.1.0, {INTERCEPT}" in said
+    assert f"Not checked: Of a file of version 0.1.0 and its model card, {IN_FILE}, {INTERCEPT}" in said
 
 
 @pytest.mark.parametrize("end", ["low", "high"])

@@ -108,9 +108,6 @@ LEFT_OUT = (
     "them is not measured."
 )
 VERSIONS = "The versions of {} on the model card: here are others."
-SKOPS_WROTE = (
-    "Numbers, times, orders and the system that skops wrote into a file of version 0.1.0: they can carry other data."
-)
 
 
 def left_open(saved: SavedModel, audit: Audit) -> list[str]:
@@ -150,7 +147,7 @@ def left_open(saved: SavedModel, audit: Audit) -> list[str]:
     found += _unused_levels(saved, audit)
     if saved.card["schema"] == CARD:
         return [*found, KINDS_GIVEN]
-    return [*found, *free_digits(saved.card, by_table=True), CHOSEN_BEFORE, NAMED_BEFORE, SKOPS_WROTE]
+    return [*found, *free_digits(saved.card, by_table=True), CHOSEN_BEFORE, NAMED_BEFORE]
 
 
 def _given_settings(saved: SavedModel) -> list[str]:

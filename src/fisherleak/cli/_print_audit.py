@@ -274,12 +274,18 @@ def _show_digest(summary: record.Summary, verdict: Verdict, decided: Sequence[st
 
 
 def _found(summary: record.Summary) -> list[str]:
-    """How much of a released file's model card the audit confirms, in a line."""
+    """How much of a released file's model card the audit confirms, in a line, and what an earlier version's can hide."""
     found = summary.released
     if found is None:
         return []
     confirmed, others = number(len(found.confirmed)), number(len(found.unconfirmed))
-    return [f"Of the model card, {confirmed} statements were confirmed; {others} cannot be checked by any audit (-v)."]
+    from fisherleak.releasing.files.earlier_files import OF_EARLIER
+
+    free = [said for said in found.unconfirmed if said.startswith(OF_EARLIER)]
+    return [
+        *(f"Not checked: {said[0].lower()}{said[1:]}" for said in free),
+        f"Of the model card, {confirmed} statements were confirmed; {others} cannot be checked by any audit (-v).",
+    ]
 
 
 def _exposed_rows(summary: record.Summary) -> str:

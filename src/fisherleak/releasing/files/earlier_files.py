@@ -27,7 +27,9 @@ ON_GRIDS = (
     "is told by that, and eta does not count it."
 )
 
-FREE = "Of a model card of version 0.1.0, {}: they can carry other data. Release the model again."
+OF_EARLIER = "Of a file of version 0.1.0 and its model card, "
+FREE = OF_EARLIER + "{}: they can carry other data. Release the model again."
+IN_FILE = "the numbers, times, orders and system in the file"
 
 
 FIRST_WORDS = {
@@ -66,13 +68,13 @@ def in_first_words(sentences: Iterable[str]) -> list[str]:
 
 
 def free_digits(card: Json, by_table: bool = False) -> list[str]:
-    """The digits of a card of version 0.1.0, and of its model, that nothing decides; those that a table decides with it."""
+    """What nothing decides in a file of version 0.1.0 and on its card; with ``by_table``, what no table decides either."""
     if card["schema"] != EARLIER[-1]:
         return []
     told = card["noise"].get("calibrated") or {}
     of_rows = sum(bound["from"] == "rows" and "low" in bound for bound in (told.get("bounds") or {}).values())
     several = len(card["target"]["classes"] or ()) > 2
-    found = [f"the last digits of the intercept{'s' * several}", *["the last digits of the noise scale"] * bool(told)]
+    found = [IN_FILE, f"the last digits of the intercept{'s' * several}", *["the last digits of the noise scale"] * bool(told)]
     found += ["every digit of the probability of another noise scale"] * (told.get("probability") is not None)
     found += [f"every digit of the bounds from rows of {of_rows} columns"] * (of_rows > 0 and not by_table)
     return [FREE.format(", ".join(found))]

@@ -38,14 +38,14 @@ WHOLE = (
 )
 WHOLE_EARLIER = (
     "File and model card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters (but for the last "
-    "digits of intercepts) were checked. The numbers, times, orders and system in the file were not, and can carry "
-    "other data."
+    "digits of intercepts) were checked."
 )
 OTHER_SKOPS = "The file says that {} wrote it, which is another than here: that was compared with nothing."
-EARLIEST = (
-    "The model card is of schema 1: digests and signature were checked, and nothing else of file or model card. "
-    "Either can carry other "
-    "data; release the model again."
+EARLIEST = "The model card is of schema 1: digests and signature were checked."
+FREE_OF_EARLIEST = "Anything else in the file and on its model card: either can carry other data. Release the model again."
+UNSIGNED = (
+    "The model card is of schema 1, of which only a signature can be checked: file and model card can hold anything. Give the "
+    "publisher's key with `key`, or release the model again."
 )
 CLAIMS = (
     "What the model card claims about the data: an audit of the table with this released model checks that. The claims are "
@@ -108,7 +108,7 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
         lambda: _file(path, card),
         lambda: _content(path, card),
         lambda: signature_of(card, card_path(path), key, given),
-        lambda: _whole(path, card),
+        lambda: _whole(path, card, given is not None),
         *([] if ledger is None else [lambda: recorded_on(ledger, path)]),
     )
     for check in checks:
@@ -121,8 +121,8 @@ def verify(path: Path, key: Path | None = None, ledger: Path | None = None) -> V
 
 def _left_open(card: Json, by_key: bool, by_ledger: bool) -> tuple[str, ...]:
     """What stands on a model card and was compared with nothing."""
-    found = [CLAIMS, *free_digits(card)]
     known = card["schema"] != EARLIER[0]  # of schema 1 nothing says what its fields hold
+    found = [*(free_digits(card) if known else [FREE_OF_EARLIEST]), CLAIMS]
     if known and (others := _other_names(card)):
         found.append(OTHER_NAMES.format(", ".join(others)))
     if known and (given := [f"settings.{name}" for name in DECLARATIONS if card["settings"][name]]):
@@ -177,9 +177,9 @@ def _content(path: Path, card: Json) -> tuple[str, bool]:
     )
 
 
-def _whole(path: Path, card: Json) -> tuple[str, bool]:
+def _whole(path: Path, card: Json, signed: bool) -> tuple[str, bool]:
     if card["schema"] == EARLIER[0]:
-        return EARLIEST, True
+        return (EARLIEST, True) if signed else (UNSIGNED, False)
     try:
         return whole_model(path, card)[1], True
     except (DataError, InvalidInputError) as error:
