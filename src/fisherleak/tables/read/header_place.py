@@ -111,21 +111,26 @@ def header_in_rows(rows: Sequence[Sequence[str]], source: str) -> HeaderPlace:
 def one_row_decides(rows: Sequence[Sequence[str]], start: int, place: Callable[[Sequence[int]], object]) -> bool:
     """Whether without one of the rows from ``start`` on their header might be read in another place.
 
-    ``place`` tells where it is with some of the rows, by their numbers. Of rows whose cells are alike one is left out.
+    ``place`` tells where it is with some of the rows, by their numbers. Of rows that are odd in the same columns those with the
+    fewest and with the most missing cells are left out: where a cell is missing, a row decides nothing.
     """
-    above = [{row[j].strip() for row in rows[:start] if j < len(row)} for j in range(max(map(len, rows), default=0))]
-    times = [Counter(row[j].strip() for row in rows[start:] if j < len(row)) for j in range(len(above))]
-    alike: dict[tuple[tuple[bool, ...], ...], int] = {}
+    width = max(map(len, rows), default=0)
+    above = [{row[j].strip() for row in rows[:start] if j < len(row)} for j in range(width)]
+    times = [Counter(row[j].strip() for row in rows[start:] if j < len(row)) for j in range(width)]
+    numbers = [2 * sum(own[cell] for cell in own if is_number(cell)) >= own.total() for own in times]
+    alike: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
     for k, row in enumerate(rows[start:], start):
-        cells = (cell.strip() for cell in row)
-        form = tuple(
-            (is_number(cell), is_missing(cell), cell in above[j], times[j][cell] == 1 and not is_number(cell))
+        cells, missing = [cell.strip() for cell in row], sum(map(is_missing, row))
+        odd = (
+            cell in above[j]
+            or (not is_missing(cell) and (is_number(cell) != numbers[j] or (times[j][cell] == 1 and not numbers[j])))
             for j, cell in enumerate(cells)
         )
-        alike.setdefault(form, k)
+        alike.setdefault(tuple(odd), []).append((missing, k))
+    tried = {k for own in alike.values() for _, k in (min(own), max(own))}
     everything = [*range(len(rows))]
     now = place(everything)
-    return any(place([*everything[:k], *everything[k + 1 :]]) != now for k in alike.values())
+    return any(place([*everything[:k], *everything[k + 1 :]]) != now for k in sorted(tried))
 
 
 def is_open(rows: Sequence[Sequence[str]]) -> bool:
