@@ -105,7 +105,10 @@ def test_what_an_earlier_file_can_hide_is_said_without_being_asked(
 ) -> None:
     """Kilobytes fit into the numbers of its nodes: only ``-v`` said so."""
     table().to_csv(tmp_path / "t.csv", index=False)
-    for words in (["verify", str(earlier)], ["audit", str(tmp_path / "t.csv"), "--released", str(earlier), "--no-attacks"]):
+    for words in (
+        ["verify", str(earlier)],
+        ["audit", str(tmp_path / "t.csv"), "--released", str(earlier), "--no-attacks"],
+    ):
         assert main([*words, *(["--out", str(tmp_path / "out")] if words[0] == "audit" else [])]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert "f a file of version 0.1.0 and its model card, the numbers, times, orders and system in the file" in said

@@ -74,7 +74,11 @@ def free_digits(card: Json, by_table: bool = False) -> list[str]:
     told = card["noise"].get("calibrated") or {}
     of_rows = sum(bound["from"] == "rows" and "low" in bound for bound in (told.get("bounds") or {}).values())
     several = len(card["target"]["classes"] or ()) > 2
-    found = [IN_FILE, f"the last digits of the intercept{'s' * several}", *["the last digits of the noise scale"] * bool(told)]
+    found = [
+        IN_FILE,
+        f"the last digits of the intercept{'s' * several}",
+        *["the last digits of the noise scale"] * bool(told),
+    ]
     found += ["every digit of the probability of another noise scale"] * (told.get("probability") is not None)
     found += [f"every digit of the bounds from rows of {of_rows} columns"] * (of_rows > 0 and not by_table)
     return [FREE.format(", ".join(found))]

@@ -42,7 +42,9 @@ WHOLE_EARLIER = (
 )
 OTHER_SKOPS = "The file says that {} wrote it, which is another than here: that was compared with nothing."
 EARLIEST = "The model card is of schema 1: digests and signature were checked."
-FREE_OF_EARLIEST = "Anything else in the file and on its model card: either can carry other data. Release the model again."
+FREE_OF_EARLIEST = (
+    "Anything else in the file and on its model card: either can carry other data. Release the model again."
+)
 UNSIGNED = (
     "The model card is of schema 1, of which only a signature can be checked: file and model card can hold anything. Give the "
     "publisher's key with `key`, or release the model again."
