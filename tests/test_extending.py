@@ -70,3 +70,16 @@ def test_every_page_is_listed_and_linked() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     for page, _ in PAGES:
         assert f"\n{page}\n" in index
+
+
+@pytest.mark.usefixtures("lists_as_they_were")
+def test_a_noise_that_remembers_no_calibration_warns_when_its_scale_is_found() -> None:
+    """Its release could not: it does not know where the scale comes from."""
+    text = (DOCS / "add-a-noise.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    names: dict[str, Any] = {}
+    exec(re.sub(r" +calibrated:.*\n", "", code), names)  # noqa: S102 - our own pages
+    X, y = np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 3.0, -1.0])
+    leak = fl.measure(fl.minimise(X, y), X, y, noise=names["Logistic"](1.0))
+    with pytest.warns(fl.UncountedScaleWarning, match="computed from the rows present"):
+        fl.calibrate(leak, eta=1.0)

@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[str, tuple[object, ...], str]] = {
     "attacks without categories": (
         "[attacks]\nmax_gain = 0.1\n",
         ("--drop", "city", "--drop", "smoker", "--drop", "children", "--attribute", "couple"),
-        "uses no category",
+        "uses no categorical column",
     ),
     "spread": (AGE, ("--spread", "age=1e-9"), 'write spread = 1e-09 under [columns."age"] in the policy'),
     "another spread": (f"{AGE}spread = 12\n", ("--spread", "age=11"), "which the policy 'policy.toml' does not state"),
@@ -132,7 +132,7 @@ REFUSED: dict[str, tuple[str, tuple[object, ...], str]] = {
         (),
         "two spreads of the target 'income'",
     ),
-    "spread of a category": ("[columns.city]\nspread = 3\nmax_attack = 0.9\n", (), "no number of this model"),
+    "spread of a category": ("[columns.city]\nspread = 3\nmax_attack = 0.9\n", (), "no numeric column of this model"),
     "a number made a category": (EVERY, ("--category", "children"), 'write kind = "category" under'),
     "0 or 1 made a number": (EVERY, ("--number", "smoker"), 'write kind = "number" under'),
     "another kind": ('[columns.children]\nkind = "category"\nmax_attack = 0.9\n', (), "use --category children"),
@@ -307,7 +307,7 @@ def test_a_spread_in_another_unit_is_refused(gate: Gate, people: Any) -> None:
     months = people.assign(age=12 * people.age)
     status, err, _ = gate(f"{AGE}spread = 12\n", *FAST, table=months)
     assert status == 2
-    assert "states a spread of 12 for 'age', and its values vary by 160: check the unit." in err
+    assert "states a spread of 12 for 'age', whose standard deviation is 160: check the unit." in err
     status, err, _ = gate("[label]\nspread = 12\nmax_revealed = 0.1\n", *FAST)
     assert (status, "spread of 12 for 'income'" in err) == (2, True)
     _, _, found = gate("[columns.age]\nmin_error = 5\n[label]\nmin_error = 5\n", *FAST, table=months)

@@ -302,7 +302,7 @@ def test_limits_in_a_unit_that_nothing_settles_are_refused(gate: Gate) -> None:
     for table, more in ((european(), ()), (european(settled=True), ("--drop", "weight"))):
         status, err, _ = gate(table, IN_YEARS, *THOUSANDS, *more)
         assert (status, err.count("\n")) == (2, 1)
-        assert "nothing in the table settles whether the marks in its numbers are decimal ones" in err
+        assert "the table does not show whether the marks in its numbers are decimal marks" in err
     status, _, rules = gate(european(settled=True), IN_YEARS, *YEARS, "--bounds", "weight=0:150")
     assert (status, rules["columns.age.min_error"]["passed"]) == (1, False)
     stated = IN_YEARS.replace("min_error", "spread = 12000\nmin_error")
@@ -316,7 +316,9 @@ def test_a_policy_for_a_table_without_marks_may_state_one(gate: Gate) -> None:
     assert (status, rules["require.decimal"]["passed"]) == (0, True)
 
 
-@pytest.mark.parametrize("section", ["[label]\nmin_error = 1e-3", "[membership]\nmax_right = 0.99"])
+@pytest.mark.parametrize(
+    "section", ["[label]\nmin_error = 1e-3", "[membership]\nmax_right = 0.99", "[rows]\nmax_eta = 1e9"]
+)
 def test_a_kind_of_model_that_one_label_decides_is_stated_or_refused(gate: Gate, section: str) -> None:
     table = plain(81).assign(y=[20, *[0, 1, 2, 3] * 20])
     line = ("--noise", "9", "--no-attacks", "--draws", "2")
@@ -332,7 +334,7 @@ def test_a_kind_of_model_that_one_label_decides_is_stated_or_refused(gate: Gate,
         == gate(table, stated, *line, *bounds, "--model", "linear")[:2]
         == (0, "")
     )
-    assert gate(table, "[rows]\nmax_eta = 1e9\n", *line, *bounds)[:2] == (0, "")
+    assert gate(table, "[utility]\nmax_loss = 1e9\n", *line, *bounds)[:2] == (0, "")
 
 
 def test_a_card_does_not_tell_whether_its_kind_of_model_was_given(

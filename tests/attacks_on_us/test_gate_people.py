@@ -79,7 +79,7 @@ def test_so_they_are_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     line = ["audit", str(tmp_path / "t.csv"), "--target", "y", "--person", "person", "--noise", "0.02", "-v"]
     assert main([*line, "--held-out", "0", "--policy", str(tmp_path / "p.toml")]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "People whose rows agree in 'sex' are attacked with all their rows together, too." in said
+    assert "People whose rows agree in 'sex' are also attacked with all their rows together." in said
     agree = rows.assign(sex=rows.groupby("person").sex.transform("first"))
     agree.to_csv(tmp_path / "t.csv", index=False)
     assert main([*line, "--held-out", "0", "--policy", str(tmp_path / "p.toml")]) == 1

@@ -386,8 +386,7 @@ def test_whoever_is_left_out_is_held_against_the_limit(spending: Path, capfd: py
     assert told_again(spending, "L", "--id", "pid", *LEFT_OUT, "--limit", "14") == 1
     said = " ".join(capfd.readouterr().err.split())
     assert (
-        f"Rows of the table that this release leaves out are past the limit of 14 by the releases before: p{OUTLIER}"
-        in said
+        f"Rows that this release leaves out are above the limit of 14 because of earlier releases: p{OUTLIER}" in said
     )
     assert (spending / "L").read_bytes() == book
     assert told_again(spending, "L", "--id", "pid", *LEFT_OUT, "--limit", "15") == 0

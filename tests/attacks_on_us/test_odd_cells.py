@@ -209,7 +209,7 @@ def test_a_saved_model_and_its_card_do_not_tell_of_an_odd_cell(case: str, in_mem
 def test_codes_that_are_text_for_one_cell_are_refused(tmp_path: Path) -> None:
     """Its level is not named, and all that are would be texts where they were numbers."""
     people(stage=with_cell(STAGE, "x", object)).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(fl.InvalidInputError, match="Column 'stage' holds numbers but for texts that too few rows have"):
+    with pytest.raises(fl.InvalidInputError, match="Column 'stage' holds numbers, and text in too few rows"):
         save_model(
             read_table(tmp_path / "t.csv"), Settings("y", categories=("stage",)), tmp_path / "m.skops", noise=0.5
         )

@@ -130,7 +130,7 @@ def test_types_of_levels_and_classes_are_those_of_all_other_cells(taken: str, ce
         found = said_of(other, settings)
     except InvalidInputError as refusal:
         found = str(refusal)
-    assert found == own or ("holds numbers but for texts" in found and str(value) not in found)
+    assert found == own or ("holds numbers, and text in too few" in found and str(value) not in found)
 
 
 @pytest.mark.parametrize("levels", [("0", "1"), ("0",), ("false", "true")])
@@ -168,5 +168,5 @@ def test_a_cell_that_makes_numbers_of_codes_or_codes_of_numbers_is_refused(
     own = json.loads(said_of(written(tmp_path / "t.csv", rows), settings))[0]
     assert [*levels] == [str(level) for found in own if found and len(found) == 3 for level in found]
     rows[8][1] = cell
-    with pytest.raises(InvalidInputError, match=r"name numbers|holds numbers but for texts"):
+    with pytest.raises(InvalidInputError, match=r"name numbers|holds numbers, and text in too few"):
         said_of(written(tmp_path / "t.csv", rows), settings)

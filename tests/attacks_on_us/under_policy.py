@@ -24,9 +24,9 @@ def write_table_and_policy(table: Any, policy: str, sep: str = ",") -> None:
         Path("t.csv").write_text(table, encoding="utf-8")
 
 
-def judged(capsys: pytest.CaptureFixture[str], *options: str) -> Judged:
-    """Audits t.csv under policy.toml: the exit status, what was said on standard error, and the rules by name."""
+def judged(capsys: pytest.CaptureFixture[str], *options: str, table: str = "t.csv") -> Judged:
+    """Audits a table under policy.toml: the exit status, what was said on standard error, and the rules by name."""
     capsys.readouterr()
-    status = main(["audit", "t.csv", "--policy", "policy.toml", "--json", *options])
+    status = main(["audit", table, "--policy", "policy.toml", "--json", *options])
     out, err = capsys.readouterr()
     return status, err, {rule["rule"]: rule for rule in json.loads(out)["policy"]["rules"]} if out else {}

@@ -56,7 +56,7 @@ def test_a_table_can_be_audited_twice(
 def test_a_table_for_one_use_says_so_when_it_is_used_again(people: Any) -> None:
     raw = from_frame(people).once()
     train(raw, Settings("sick"))
-    with pytest.raises(InvalidInputError, match="was opened for one use, and that was made of it: open it again"):
+    with pytest.raises(InvalidInputError, match="can be read once only, and was read before: open it again"):
         train(raw, Settings("sick"))
 
 

@@ -121,7 +121,11 @@ def test_a_test_by_likelihood_does_no_better(table: Any) -> None:
 def test_refused_where_rows_decide_the_covariance(table: Any) -> None:
     X, y = table
     leak = fl.measure(fl.minimise(X, y, l2=0.1), X, y, fl.Posterior(0.1))
-    with pytest.raises(fl.InvalidInputError, match="epsilon follows from mu, and there is none where rows decide"):
+    with pytest.raises(
+        fl.InvalidInputError, match="epsilon is computed from mu, which is not known for a data-dependent"
+    ):
         leak.epsilon()
-    with pytest.raises(fl.InvalidInputError, match="tradeoff follows from mu, and there is none where rows decide"):
+    with pytest.raises(
+        fl.InvalidInputError, match="tradeoff is computed from mu, which is not known for a data-dependent"
+    ):
         leak.tradeoff(0.1)

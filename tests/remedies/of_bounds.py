@@ -172,7 +172,7 @@ OF_BOUNDS: list[Remedy] = [
         {"polish=True": None},
     ),
     Remedy(
-        "is preprocessed by a step that is not affine, so that no bound holds for values that are not there.",
+        "is preprocessed by a step that is not affine, so no bound holds for values that are not in the table.",
         anyone,
         {"model": fitted(PolynomialFeatures(2, include_bias=False), Ridge(1000.0))},
         {
@@ -226,7 +226,7 @@ OF_BOUNDS: list[Remedy] = [
         {"Drop these rows": {"X": X[:59], "y": Y[:59]}, "fill in what is missing": {"y": Y}},
     ),
     Remedy(
-        "follows from mu, and there is none where rows decide the noise's covariance.",
+        "is computed from mu, which is not known for a data-dependent covariance of the noise.",
         lambda shape: measured(RIDGE, noise=fl.calibrate(LEAK, 1.0, shape=shape)).epsilon(1e-5),
         {"shape": "hessian"},
         {"Use membership()": lambda: measured(RIDGE, noise=OWN).membership(), "shape='isotropic'": None},

@@ -170,7 +170,7 @@ OF_CHOICES: list[Remedy] = [
         {"bring the columns to similar units": {"unit": 1.0}, "shape='isotropic'": None},
     ),
     Remedy(
-        "does not follow its columns by an affine map, so that no bound holds for rows that are not there.",
+        "is no affine function of its columns, so no bound holds for records that are not in the table.",
         anyone,
         {
             "attributes": [fl.Attribute("x0", [0], [[2.0]]), fl.Attribute("x1", [1]), fl.Attribute("x2", [2])],
@@ -192,16 +192,16 @@ OF_CHOICES: list[Remedy] = [
         {"over='max'": {"over": "max"}},
     ),
     Remedy(
-        "has a value at an end of its range that no coarse bound hides among others",
+        "is so far from others that a rounded bound would reveal it",
         lambda bounds: anyone(fitted(Ridge(1000.0), X=ONE_ABOVE), ONE_ABOVE, bounds=bounds),
         {"bounds": {"label": (-8, 8)}},
-        {"declare its range with `bounds={'x0': (low, high)}`": {"bounds": {"x0": (-5, 5), "label": (-8, 8)}}},
+        {"declare the range with `bounds={'x0': (low, high)}`": {"bounds": {"x0": (-5, 5), "label": (-8, 8)}}},
     ),
     Remedy(
-        "and what could be there is taken from {FEWEST_IN_ALL} or more only",
+        "What could be there is computed from {FEWEST_IN_ALL} rows or more",
         lambda bounds=ENDS: anyone(fitted(Ridge(1000.0), X=X[:8], y=Y[:8]), X[:8], Y[:8], bounds=bounds),
         {},
-        {"declare it with `bounds={'label': (low, high)}`": {"bounds": BOUNDS}},
+        {"Declare it with `bounds={'label': (low, high)}`": {"bounds": BOUNDS}},
     ),
     Remedy(
         "rows with categories that its encoder does not know. Use `over='max'`.",
@@ -227,7 +227,7 @@ OF_CHOICES: list[Remedy] = [
         {"use `over='max'`": {"over": "max"}},
     ),
     Remedy(
-        "A choice is counted for any record within the bounds with the squared and the logistic loss",
+        "For any record within the bounds, a choice is counted for the squared and the logistic loss only",
         released,
         {"estimator": PoissonRegressor(), "y": COUNTS, "bounds": ENDS | {"label": (0, 12)}},
         {"release(choice=…)": {"named": True}, "counted=False": None},
@@ -279,7 +279,7 @@ OF_CHOICES: list[Remedy] = [
         {"weightings=['none']": None, "counted=False": None},
     ),
     Remedy(
-        "are the fewest that are split: losses and scores are those of the rows that models are fitted on.",
+        "Losses and scores are those of the rows that models are fitted on.",
         refusing(protected),
         {"X": X[:15], "y": Y[:15]},
         {"held_out=0": None},

@@ -183,7 +183,7 @@ OF_FILES: list[Remedy] = [
         {"--model says": {"line": f"{RELEASE} --model linear"}},
     ),
     Remedy(
-        "holds numbers but for texts that too few rows have.",
+        "holds numbers, and text in too few rows.",
         ran,
         {
             "t": T.assign(a=np.where(np.arange(N) == 3, "often", np.resize(["1", "2", "3"], N))),
@@ -285,7 +285,7 @@ OF_FILES: list[Remedy] = [
         {"Use more noise": {"scale": 1.0}},
     ),
     Remedy(
-        "A ledger adds up matrices, and ObjectivePerturbation of this loss is known by upper limits",
+        "A ledger adds up matrices, and for ObjectivePerturbation of this loss only upper limits",
         lambda noise: added(fl.measure(fl.minimise(X, C, "logistic", 0.1), X, C, noise), first=None),
         {"noise": fl.ObjectivePerturbation(5.0)},
         {"fisherleak.Gaussian": {"noise": NOISE}},
@@ -307,7 +307,7 @@ OF_FILES: list[Remedy] = [
         },
     ),
     Remedy(
-        "save writes a release whose penalty and covariance public numbers decide",
+        "save writes a release with counted preprocessing, and with a penalty and covariance computed from public numbers",
         saved_frontier,
         {"penalties": [1.0]},
         {"without penalties": {"penalties": None}},

@@ -86,7 +86,7 @@ CALIBRATED: list[Remedy] = [
         {"leave them out": lambda: fl.calibrate(ATTACK, accuracy=0.9)},
     ),
     Remedy(
-        "gap is for noise of least loss for the rows present",
+        "needs shape='least-loss' for the rows present",
         calibrated,
         {"gap": 0.1},
         {"shape='least-loss'": None, "Leave it out": lambda: calibrated()},

@@ -297,14 +297,14 @@ RELEASED: list[Remedy] = [
         {"Declare bounds that are known without the table": {"beyond": 1.0}},
     ),
     Remedy(
-        "or scale of a scaler, which reveals that value at any noise. Leave '{name}' out of scalers",
+        "or scale of a scaler. That reveals the value however large the noise is. Leave '{name}' out of scalers",
         gated,
         {"steps": (MinMaxScaler(),)},
         {
             "Leave 'a' out of scalers": {
                 "steps": (make_column_transformer((MinMaxScaler(), ["b"]), remainder="passthrough"),)
             },
-            "let a StandardScaler take it from X as it is": {"steps": (StandardScaler(),)},
+            "let a StandardScaler take it directly from X": {"steps": (StandardScaler(),)},
             "give public='preprocessing'": {"steps": (MinMaxScaler(),), "public": "preprocessing"},
         },
     ),

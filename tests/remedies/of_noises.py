@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
 import fisherleak as fl
+from fisherleak.engine.losses import OF_SEVERAL
 from remedies.of_models import (
     CODED,
     LEAK,
@@ -60,6 +61,12 @@ def eta(noise: Any = NOISE, **options: Any) -> Any:
 
 def membership(noise: Any = NOISE, model: Any = None, y: Any = Y, **options: Any) -> Any:
     return measured(RIDGE if model is None else model, y=y, noise=noise, **options).membership()
+
+
+def squared_of_several(c: Any) -> fl.Loss:
+    """Half the squared error of several numbers as a record from outside."""
+    own = OF_SEVERAL["squared"]
+    return fl.Loss("own", own.value, own.r, own.a, c, own.labels, quadratic=True, frame=np.eye)
 
 
 def composed(first: Any = LEAK, second: Any = LEAK) -> Any:
@@ -122,19 +129,19 @@ OF_NOISES: list[Remedy] = [
         {"use fisherleak.Answers with noise": {"of": "score", "noise": G}},
     ),
     Remedy(
-        "for labels that are drawn as counts; query",
+        "SampledLabels of counts needs queries with scores between",
         of_label,
         {"X_query": 1e4 * Q, "y": COUNTS, "loss": "poisson"},
         {"Drop it": {"X_query": Q}, "use fisherleak.Answers with noise": {"of": "score", "noise": G}},
     ),
     Remedy(
-        "times the noise's scale where that is below one; row {row} is not. Drop it: such a query is never asked.",
+        "times the noise scale if that is below one. Row {row} is larger. Drop it.",
         of_label,
         {"X_query": 1e200 * Q, "of": "score", "noise": G},
         {"Drop it": {"X_query": Q}},
     ),
     Remedy(
-        "of several outputs is for classes with the softmax loss, whose probabilities the model gives",
+        "needs the softmax loss, which gives probabilities of classes",
         of_label,
         {"y": TWO, "loss": "squared"},
         {"use fisherleak.Answers with of='score'": {"of": "score", "noise": G}},
@@ -146,7 +153,7 @@ OF_NOISES: list[Remedy] = [
         {"use noise on its parameters, fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "the free intercept is held by the labels alone, and a larger perturbation of it leaves no minimum.",
+        "the intercept has no penalty, and a larger perturbation of it leaves no minimum.",
         eta,
         {"noise": fl.ObjectivePerturbation(100.0), "y": C, "loss": "logistic", "intercept": True},
         {
@@ -192,10 +199,25 @@ OF_NOISES: list[Remedy] = [
         {"use at most": {"noise": fl.ObjectivePerturbation(0.1, draws=200)}, "fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "is known for models of one output, and of several numbers (squared loss); this one has",
+        "is known for models of one output, and of several numbers with the package's squared loss; this one",
         eta,
         {"noise": fl.ObjectivePerturbation(0.01)} | SOFTMAX,
         {"use noise on its parameters, fisherleak.Gaussian": {"noise": G}},
+    ),
+    Remedy(
+        "is drawn for models of one output, and of several numbers with the package's squared loss; this one has",
+        lambda noise: fl.release(fit(K, "softmax"), noise),
+        {"noise": fl.Posterior(0.3)},
+        {"use noise on the parameters, fisherleak.Gaussian": {"noise": G}},
+    ),
+    Remedy(
+        "has several outputs, and its gradient does not move with the label of every row as its c",
+        lambda c, y=TWO, own=None: eta(y=y, loss=squared_of_several(c) if own is None else own),
+        {"c": lambda z, y: np.eye(2)[None]},
+        {
+            "correct c": {"c": lambda z, y: -np.eye(2)[None]},
+            "fit each output by itself": {"y": TWO[:, 0], "own": "squared"},
+        },
     ),
     Remedy(
         "membership has a closed form for noise whose covariance does not depend on the data, and that of",
@@ -216,7 +238,7 @@ OF_NOISES: list[Remedy] = [
         {"Use fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "Membership is measured with the scales that columns have without a row, which are known for standard",
+        "Membership needs the scale of each column after a row is removed, which is known for standard",
         lambda step, **options: membership(
             model=make_pipeline(step, Ridge(1.0)).fit(X, Y), **{"public": "nothing"} | options
         ),
@@ -224,7 +246,7 @@ OF_NOISES: list[Remedy] = [
         {"use StandardScaler": {"step": StandardScaler()}, "public='preprocessing'": None},
     ),
     Remedy(
-        "counts standard deviations that the softmax loss is fitted behind, and no other preprocessing",
+        "counts the standard deviations of scalers before a softmax model, and no other preprocessing",
         lambda **options: membership(
             model=make_pipeline(StandardScaler(), Ridge(1.0)).fit(X, TWO), y=TWO, **{"public": "nothing"} | options
         ),

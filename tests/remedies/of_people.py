@@ -77,7 +77,7 @@ OF_PEOPLE: list[Remedy] = [
         {"pass rows=(X, y) too": {"rows": (KINDS, TARGET)}},
     ),
     Remedy(
-        "noise deviations from its minimum ({MOST_MOVED} at most), where the limit holds",
+        "noise deviations away ({MOST_MOVED} at most): fit with a smaller tol",
         noise_of,
         {"tol": 1e-3},
         {"fit with a smaller tol, 1e-10 say": {"tol": 1e-10}},

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.pipeline import make_pipeline
@@ -105,6 +106,15 @@ def changed(values: Any, name: str = "flag") -> pandas.DataFrame:
     return PEOPLE.assign(**{name: values})
 
 
+ENDED = "--bounds age=0:120 --bounds children=0:9 --bounds y=-90:200"
+
+
+def headed(*below: str) -> str:
+    """Numbers with lines between their names and them."""
+    names, *rows = PEOPLE.drop(columns="city").to_csv(index=False).splitlines()
+    return "\n".join([names, *below, *rows]) + "\n"
+
+
 def judged(
     model: Any = None, policy: Any = None, X: Any = X, y: Any = Y, noise: Any = 5.0, **options: Any
 ) -> fl.ModelAudit:
@@ -129,6 +139,7 @@ def filled(strategy: str = "mean", **options: Any) -> fl.ModelAudit:
 
 
 SCALED = fitted(StandardScaler(), Ridge(1.0))
+FRAME = pandas.DataFrame(X[:, :2], columns=["x0", "x1"])
 FLAGS = (PEOPLE.age > PEOPLE.age.median()).astype(float)
 SHAKEN = FLAGS + 1e-4 * RNG.normal(size=120)
 CODED_AGES = PEOPLE.assign(age=[f"y{3 * int(age / 3)}" for age in PEOPLE.age])
@@ -169,7 +180,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "nothing in the table settles whether the marks in its numbers are decimal ones",
+        "the table does not show whether the marks in its numbers are decimal marks",
         gate,
         {"policy": IN_YEARS, "table": european(), "options": "--number age --bounds age=18000:90000"},
         {
@@ -180,7 +191,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "whether the marks in the numbers of '{name}' are decimal ones or stand between thousands. A few rows decide",
+        "whether the marks in the numbers of '{name}' are decimal marks or thousands separators. A few rows decide",
         gate,
         {"policy": MEMBERS, "table": amounts(), "options": "--model logistic --l2 1 --bounds inc=0:100"},
         {
@@ -191,10 +202,21 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "The last row is left out as a total of the others, so that one row decides it.",
+        "The last row is left out because it looks like a total of the others, and one row can change that.",
         gate,
         {"policy": MEMBERS, "table": with_total()},
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},
+    ),
+    Remedy(
+        "might be read in another place, and its columns be others.",
+        gate,
+        {"policy": ROWS, "table": headed("years,number,euros", "years,number,euros"), "options": ENDED},
+        {
+            "write the names into its first line, with nothing but rows below": {
+                "table": headed(),
+                "options": f"{ENDED} --header",
+            },
+        },
     ),
     Remedy(
         "attacks fewer rows and lets no attacker learn, and the policy",
@@ -224,7 +246,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "and the release holds rows out: without one row, or with another class of one, other rows would be held out",
+        "If one row were removed, or had another class, other rows would be held out",
         gate,
         {
             "policy": MEMBERS,
@@ -249,7 +271,7 @@ OF_POLICIES: list[Remedy] = [
         {"Write a limit": {"policy": AGE + "spread = 12\n"}},
     ),
     Remedy(
-        "are filled with the centre of its bounds, which is far from the values that are there",
+        "are filled with the centre of its bounds, which is far from the other values",
         gate,
         {"policy": "[columns.crp]\nmax_revealed = 0.99\n", "table": LACKING},
         {"declare bounds whose centre lies among the values": {"options": "--bounds crp=0:15", "bounded": False}},
@@ -267,7 +289,7 @@ OF_POLICIES: list[Remedy] = [
         {"--drop twin": {"options": "--drop twin", "bounded": True, "table": changed(2 * PEOPLE.age, "twin")}},
     ),
     Remedy(
-        "nearly reveals '{told[0]}', so that it is guessed without the release too, and max_gain of the policy",
+        "An attacker then guesses '{told[0]}' without the release, and max_gain of the policy",
         gate,
         {
             "policy": "[attacks]\nmax_gain = 0.5\n",
@@ -276,7 +298,7 @@ OF_POLICIES: list[Remedy] = [
         {"--drop town": {"options": "--drop town"}},
     ),
     Remedy(
-        "values of '{feature.name}', or nearly, and it would be measured as a number",
+        "values, or nearly so. It would be measured as a number",
         gate,
         {"policy": EVERY, "table": changed(SHAKEN)},
         {
@@ -288,7 +310,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "differ in their digits only, and an attacker who names the next one is close and counts as wrong",
+        "differ in their digits only. An attacker who guesses the next number is nearly correct and counts as wrong",
         gate,
         {"policy": EVERY, "table": CODED_AGES, "options": LEVELS},
         {
@@ -300,7 +322,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "values of the target '{target.name}', or nearly, and the model takes it as a number",
+        "values, or nearly so. The model takes it as a number",
         gate,
         {"policy": "[label]\nmax_revealed = 0.99\n", "table": PEOPLE.assign(y=SHAKEN)},
         {
@@ -316,7 +338,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "are the same, or nearly: the spread of the rows is not what an outsider starts from.",
+        "are the same, or nearly: the spread of the rows does not say how uncertain an outsider is.",
         gate,
         {"policy": AGE, "table": SAME},
         {'as spread under [columns."age"]': {"policy": AGE + "spread = 12\n"}},
@@ -348,11 +370,11 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "go by the names of columns, and --columns may give other names than the file's first line: leave",
+        "use the names of columns, and --columns may replace names in the file's first line.",
         gate,
         {"policy": AGE, "options": "--columns age,children,city,y --header"},
         {
-            "leave --header and --no-header out": {
+            "Leave out --header and --no-header": {
                 "options": f"--columns age,children,city,y {BOUNDED}",
                 "table": PEOPLE.to_csv(index=False, header=False),
             },
@@ -366,6 +388,14 @@ OF_POLICIES: list[Remedy] = [
         ),
         {"class_weight": "balanced"},
         {"Fit with class_weight=None": {"class_weight": None}},
+    ),
+    Remedy(
+        "for a ColumnTransformer that selects columns by a function: one cell can change the type of a column",
+        lambda columns: judged(
+            fitted(make_column_transformer((StandardScaler(), columns)), Ridge(1.0), X=FRAME), X=FRAME
+        ),
+        {"columns": make_column_selector(dtype_include="number")},
+        {"List the columns by name": {"columns": ["x0", "x1"]}},
     ),
     Remedy(
         "for a model that searched for its parameters: one row can change the choice",
@@ -413,7 +443,7 @@ OF_POLICIES: list[Remedy] = [
         {"Leave policy out": lambda: fl.audit(RidgeClassifier().fit(X, C), X, C, 5.0, attacks=False)},
     ),
     Remedy(
-        "cannot be checked for a fitted model with `person`: leave them, or `person`, out.",
+        "cannot be checked for a fitted model with `person`: leave these rules out, or leave `person` out.",
         lambda policy, **options: judged(policy=policy, group=PAIRS % 2, **options),
         {
             "policy": {
@@ -423,7 +453,7 @@ OF_POLICIES: list[Remedy] = [
             "person": PAIRS,
         },
         {
-            "leave them": {
+            "leave these rules out": {
                 "policy": {"rows": {"max_eta": 9.0}, "require": {"public": "preprocessing", "person": "person"}}
             }
         },

@@ -299,7 +299,7 @@ OF_TABLES: list[Remedy] = [
         {"use 'r2'": {"line": f"{AUDIT} --metric r2"}, "leave it out": {"line": AUDIT}},
     ),
     Remedy(
-        "cannot be given with a `shape` computed from the table's rows: how it follows the weights is not counted.",
+        "cannot be given with a `shape` computed from the table's rows: how it depends on the weights is not counted.",
         ran,
         {"line": f"{RELEASE.replace('--noise', '--eta')} --balance --shape hessian"},
         {"--shape isotropic": {"line": f"{RELEASE.replace('--noise', '--eta')} --balance --shape isotropic"}},
@@ -338,7 +338,7 @@ OF_TABLES: list[Remedy] = [
         {"leave it out": {"line": f"{RELEASE.replace('--noise', '--eta')} --person who"}},
     ),
     Remedy(
-        "`ledger` needs rows without gaps, and",
+        "`ledger` needs rows without missing values, and",
         ran,
         {"line": f"{RELEASE} --ledger l.json", "t": T.assign(a=T.a.where(T.index > 20))},
         {"--missing drop": {"line": f"{RELEASE} --ledger l.json --missing drop"}},
@@ -387,10 +387,13 @@ OF_TABLES: list[Remedy] = [
         {"write a number there": {"queries": T}},
     ),
     Remedy(
-        "--noise goes with --of score or probability, an answer without noise reveals without limit; --of label draws",
+        "need --noise: an answer without noise has no limit on what it reveals. --of label draws",
         answered,
         {"options": "--of label --noise 1"},
-        {"--of score": {"options": "--of score --noise 1"}, "--of label draws instead": {"options": "--of label"}},
+        {
+            "--of score": {"options": "--of score --noise 1"},
+            "--of label draws a label instead": {"options": "--of label"},
+        },
     ),
     Remedy(
         "has a category that the table lacks: a query with it has no answer. Leave such rows out.",
@@ -417,13 +420,13 @@ OF_TABLES: list[Remedy] = [
         {"Choose another --out": lambda: True},
     ),
     Remedy(
-        "with a value in every column of numbers, and fewer have one in",
+        "with a value in every numeric column, and fewer have one in",
         ran,
         {"line": RELEASE, "t": T.assign(c=np.where(T.index < 8, 1.5 + T.index, np.nan))},
         {"Leave it out with --drop": {"line": f"{RELEASE} --drop c"}},
     ),
     Remedy(
-        "or its name gives them away. Unite it with another class in the table, or leave its rows out.",
+        "or the name of the class reveals them. Unite it with another class in the table, or leave its rows out.",
         ran,
         {"t": CLASSES.assign(y=CLASSES.y.where(T.index > 2, "rare")), "line": f"{RELEASE} --model softmax"},
         {

@@ -90,7 +90,7 @@ def test_refusals_whose_remedy_nothing_follows_are_listed_and_get_fewer() -> Non
     [
         ("scale must be a finite number greater than zero; got {scale}.", False),
         ("rows must not repeat: a row can be counted only once.", False),
-        ("gap is for noise of least loss; got gap={gap} without it. Leave it out.", True),
+        ("gap={gap} needs shape='least-loss'. Leave it out.", True),
         ("'{path}' exists: choose another file, or allow it with `overwrite=True`.", True),
     ],
 )

@@ -167,7 +167,7 @@ def _measured() -> dict[str, Any]:
         "model": {
             "kind": "logistic",
             "assumed": True,
-            "description": "A logistic regression on standardised numbers and one-hot categories",
+            "description": "A logistic regression on standardised numeric columns and one-hot categories",
             "l2": fit.l2,
             "parameters": 11,
             "intercept": True,

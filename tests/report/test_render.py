@@ -224,7 +224,7 @@ def test_parts_that_may_be_absent() -> None:
     parsed = Page(render(sample.bare()))
     ids = {attributes.get("id") for attributes in parsed.all("section")}
     assert not {"balance", "gate", "groups", "attacks", "policy"} & ids
-    assert "it flatters the model" in parsed.text
+    assert "so these figures are too good" in parsed.text
 
 
 def test_a_limit_that_holds() -> None:
@@ -297,7 +297,7 @@ def test_the_choices_of_noise_and_the_slider_agree_on_yes_and_no() -> None:
     assert max(a["revealed"]["max"] for a in (found["age"], made["label"])) < 0.09
     text = render(made)
     assert re.search(r'data-live="share"[^>]*>(?:9\.[89]|10) %', text)
-    assert "a yes or no counts as a number of spread 1/2" in text
+    assert "a column of two values counts as numeric, with a standard deviation of 1/2" in text
 
 
 def test_the_best_attacker_is_held_against_what_is_told_without_the_release() -> None:
@@ -309,7 +309,7 @@ def test_the_best_attacker_is_held_against_what_is_told_without_the_release() ->
     two = one | {"attacker": "white-box, other columns", "accuracy": 0.385, "baseline": 0.38}
     blind = one | {"attacker": "no model, other columns", "accuracy": 0.38} | dict.fromkeys(seen)
     made["attacks"] = [one, two, blind]
-    said = "white-box, other columns on dose, 38.5 % correct, 38 % without the release"
-    assert f"the best: {said}" in render(made)
+    said = "the best attacker (white-box, other columns) guesses dose correctly 38.5 % of the time, 38 % without the release"
+    assert said in render(made)
     made["attacks"] = [one]
-    assert "the best: black-box on dose, 38 % correct, 22 % without the release" in render(made)
+    assert "(black-box) guesses dose correctly 38 % of the time, 22 % without the release" in render(made)

@@ -184,7 +184,7 @@ def said(case: Case, tmp_path: Path, given: Given) -> str:
     except FisherleakError as error:
         return f"refusal: {error}"
     kinds = [
-        f"listed as {'yes or no' if c.yes_no else f'a {c.kind}'}" for c in design.columns if c.name in ("x", "PatNr")
+        f"listed as {'two values' if c.yes_no else f'a {c.kind}'}" for c in design.columns if c.name in ("x", "PatNr")
     ]
     return "\n".join([*design.decided, *kinds])
 

@@ -111,7 +111,7 @@ def test_the_command_line_knows_gamma(
     model = ["--target", "cost", "--model", "gamma"]
     assert main(["audit", "t.csv", *model, "--noise", "0.2", "--draws", "4", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["model"]["description"].startswith("Gamma regression on standardised numbers")
+    assert summary["model"]["description"].startswith("Gamma regression on standardised numeric columns")
     assert "mean Gamma deviance" in summary["tradeoff"]["label"]
     assert {attack["attribute"] for attack in summary["attacks"]} == {"city", "cost"}
     assert main(["release", "t.csv", *model, "--eta", "0.5", "--over", "max", "--out", "m.skops"]) == 0

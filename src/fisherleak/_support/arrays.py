@@ -9,7 +9,7 @@ library too, and only the verbs of ``rows`` touch the rows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -233,17 +233,18 @@ def triangles_of(matrix: Array) -> tuple[Array, Array] | None:
     return None if failed else (lower, inverse)
 
 
+MIRRORED = 64
+"""Lines of a triangle that are copied at a time."""
+
+
 def cholesky_inverse(matrix: Array, xp: Namespace) -> Array | None:
     """The inverse of a symmetric positive definite matrix, or ``None`` where it is not one."""
     if is_numpy(matrix):
         potrf, potri = get_lapack_funcs(("potrf", "potri"), (matrix,))
-        lower, info = potrf(matrix, lower=1)
+        lower, info = potrf(matrix, lower=1, clean=0)
         if info == 0:
-            lower, info = potri(lower, lower=1)
-        if info != 0:
-            return None
-        triangle = np.tril(lower)
-        return np.asarray(triangle + np.tril(lower, -1).T)
+            lower, info = potri(lower, lower=1, overwrite_c=1)
+        return None if info != 0 else _mirrored(lower)
     if array_api_compat.is_torch_array(matrix):
         torch: Any = xp
         lower, info = torch.linalg.cholesky_ex(matrix)
@@ -257,6 +258,16 @@ def cholesky_inverse(matrix: Array, xp: Namespace) -> Array | None:
     identity = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix))
     inverse_lower = xp.linalg.solve(lower, identity)
     return inverse_lower.T @ inverse_lower
+
+
+def _mirrored(lower: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The symmetric matrix of a lower triangle, in place: a block at a time, since a transposed copy waits for memory."""
+    for start in range(0, lower.shape[0], MIRRORED):
+        rows = slice(start, start + MIRRORED)
+        own = np.tril(lower[rows, rows])
+        lower[rows, rows] = own + np.tril(own, -1).T
+        lower[rows, rows.stop :] = lower[rows.stop :, rows].T
+    return np.asarray(lower.T)  # LAPACK's own order is by columns
 
 
 def _cupy_inverse(matrix: Array, xp: Namespace) -> Array | None:
@@ -282,13 +293,23 @@ MANY, FEW = 300, 0.02
 
 def times(few: Array, matrix: Array) -> Array:
     """The product of two matrices; by the entries of the first where these are few."""
-    if not (is_numpy(few) and is_numpy(matrix)) or few.shape[0] < MANY or matrix.ndim != 2:
-        return few @ matrix
-    if np.count_nonzero(few) > FEW * few.size:
-        return few @ matrix
-    from scipy.sparse import csr_array
+    return by_entries(few)(matrix)
 
-    return np.asarray(csr_array(few) @ matrix)
+
+def by_entries(few: Array) -> Callable[[Array], Array]:
+    """Products with a matrix from the left, by its entries where these are few: they are looked for once."""
+    entries: Any = few
+    if is_numpy(few) and few.shape[0] >= MANY and np.count_nonzero(few) <= FEW * few.size:
+        from scipy.sparse import csr_array
+
+        entries = csr_array(few)
+
+    def product(matrix: Array) -> Array:
+        if entries is few or not is_numpy(matrix) or matrix.ndim != 2:
+            return few @ matrix
+        return np.asarray(entries @ matrix)
+
+    return product
 
 
 def inverse_of(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

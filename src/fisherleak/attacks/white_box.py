@@ -6,12 +6,14 @@ Mathematics: 9.1, ``docs/mathematics/attacks.md``.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, host, inverse_of, like, namespace, times
+from fisherleak._support.arrays import Array, by_entries, host, inverse_of, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, TableLike, Vector, VectorLike
 from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Outcome, aimed, outcome_of, part_right
 from fisherleak.attacks.candidates import Candidates
@@ -80,6 +82,8 @@ class WhiteBox(Attacker):
     of_people = True
     _shared: StartingFit | None = None
     """What all replacements in the same rows share, where several columns are attacked."""
+    _seen: _Seen | None = None
+    """The moves as the noise sees them."""
     _refits_scale = False
     """Whether the scale of the attacked column follows from the rows, in NumPy, and is fitted anew with each candidate."""
 
@@ -203,6 +207,12 @@ class WhiteBox(Attacker):
         xp = namespace(self.moves[0].values)
         return xp.stack([self.moves[k].values for k in self.target.by_prior.tolist()])
 
+    def _as_seen(self, root: Any) -> _Seen:
+        """By a root of the noise's information, which is worked out once for noises of one shape."""
+        if self._seen is None or not (self._seen.whole is root or np.array_equal(self._seen.whole, root)):
+            self._seen = _Seen(root, self._stacked)
+        return self._seen
+
     @property
     def _log_prior(self) -> Vector:
         """Of each candidate, the most probable first, (k, 1) or (k, m); zeros for who ignores it."""
@@ -237,7 +247,9 @@ class WhiteBox(Attacker):
             return by_distance(delta, beside, np.zeros((self.target.k, 1)), allowed)
         root = noise.unit_information_root(b.shape[1])
         if root is not None:
-            delta, beside = _whitened(delta, root), times(like(root, delta, xp), beside.T).T
+            seen = self._as_seen(root)
+            delta = seen.moves if delta is self._stacked else seen.of(delta)
+            beside = seen.root(beside.T).T
         # the second formula for normal noise, times 2 sigma^2: -|W (b - Delta_k)|^2 + 2 sigma^2 log p_k
         return by_distance(delta, beside, 2.0 * noise.scale**2 * np.maximum(self._log_prior, NEVER), allowed)
 
@@ -280,10 +292,10 @@ class WhiteBox(Attacker):
         root = noise.unit_information_root(delta.shape[2])
         ordered = like(target.weights[target.by_prior], delta, xp)
         if self.use_prior:
-            delta = spread = delta if root is None else _whitened(delta, root)
+            delta = spread = delta if root is None else self._as_seen(root).moves
         else:
             # the nearest model by the plain norm, whatever the noise's shape
-            spread = delta if root is None else _whitened(delta, inverse_of(root).T)
+            spread = delta if root is None else self._as_seen(root).through
         if over == "rows":
             place = xp.take(like(np.argsort(target.by_prior), delta, xp), target.truth)
             # what a solver left short of the minimum stays in every release
@@ -309,8 +321,34 @@ def white_box_on(target: Candidates, shared: StartingFit, refits_scale: bool) ->
     return made
 
 
-def _whitened(moves: Array, root: Any) -> Array:
-    """Moves (k, m, p) as a root sees them: each times its transpose."""
+@dataclass(frozen=True)
+class _Seen:
+    """Moves of all candidates (k, m, p) as a root of the noise's information sees them: the same at every scale."""
+
+    whole: Any
+    """The root, (p, p)."""
+    stacked: Array
+
+    @cached_property
+    def root(self) -> Callable[[Array], Array]:
+        """Its products from the left."""
+        return by_entries(like(self.whole, self.stacked, namespace(self.stacked)))
+
+    @cached_property
+    def moves(self) -> Array:
+        return self.of(self.stacked)
+
+    @cached_property
+    def through(self) -> Array:
+        """Each move times the inverse of the root, from the right."""
+        xp = namespace(self.stacked)
+        return _each(by_entries(like(inverse_of(self.whole).T, self.stacked, xp)), self.stacked)
+
+    def of(self, moves: Array) -> Array:
+        return _each(self.root, moves)
+
+
+def _each(product: Callable[[Array], Array], moves: Array) -> Array:
+    """Moves (k, m, p), of which each is multiplied from the left."""
     xp = namespace(moves)
-    flat = xp.reshape(moves, (-1, moves.shape[2]))
-    return xp.reshape(times(like(root, moves, xp), flat.T).T, moves.shape)
+    return xp.reshape(product(xp.reshape(moves, (-1, moves.shape[2])).T).T, moves.shape)

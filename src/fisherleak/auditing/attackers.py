@@ -50,14 +50,14 @@ QUICK = "A quick look: at most 100 rows are attacked, in 20 simulated releases, 
 QUICK_PEOPLE = "A quick look: at most 100 people are attacked, and nothing is learned from the other columns."
 LEARNERS = ("white-box, other columns", "no model, other columns")
 OF_PEOPLE = (
-    "People are attacked with all their rows together, by the attackers who know all other data, who learn from other columns "
-    "(means over a person's rows) and by the prior: the others here (who query the model or see its answer) guess a value of "
-    "one row, and were not run."
+    "Three kinds of attackers guess for all rows of a person together: those who know all other data, those who learn from "
+    "other columns (means over a person's rows), and the prior. Attackers who query the model or see its answer guess a value "
+    "of one row, and were not run."
 )
 VARYING = (
     "A person's rows differ in {names}: attackers guess these values row by row, and know all other rows of the person."
 )
-ALIKE = "People whose rows agree in {names} are attacked with all their rows together, too."
+ALIKE = "People whose rows agree in {names} are also attacked with all their rows together."
 ATTACKERS = {
     "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, "
     "and sees the released coefficients",
@@ -65,10 +65,10 @@ ATTACKERS = {
     "suggests), and sees the released coefficients",
     "white-box": "knows all other data, and sees the released coefficients, but ignores how common values are",
     "white-box, served answer": "knows what the white-box attacker with prior knows, and the answer that the released model "
-    "gives for the record itself (its class, or its exact score, which can give the value away even if the release hides it)",
+    "gives for the record itself (its class, or its exact score, which can reveal the value even if the release hides it)",
     "black-box": "knows the rest of the row, and queries the released model",
-    "no model, other columns": "learns from other rows what the rest of a row says about the value: what the population gives "
-    "away without any model",
+    "no model, other columns": "learns from other rows what the rest of a row says about the value: what the population "
+    "reveals without any model",
     "prior": "guesses the most common value and sees no model",
 }
 """Every attacker by name, with what it knows."""

@@ -7,7 +7,7 @@ and files of schema 1 are read.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -321,6 +321,18 @@ class AttackResult(Record, kw_only=True):
     found: int | None = None
     method: str
     note: str
+
+
+def attacked_whole(attacks: Sequence[AttackResult]) -> list[str]:
+    """Beside each attack: whether it guessed for single rows or for all rows of a person, where a column has both."""
+    both = {attack.attribute: set[str]() for attack in attacks}
+    of = [attack.method.partition(",")[0].partition(" ")[2] for attack in attacks]
+    for attack, whose in zip(attacks, of, strict=True):
+        both[attack.attribute].add(whose)
+    words = {"rows": "single rows", "people": "all rows of a person"}
+    return [
+        words.get(whose, "") if len(both[each.attribute]) > 1 else "" for each, whose in zip(attacks, of, strict=True)
+    ]
 
 
 class DistinguishableColumn(Record):

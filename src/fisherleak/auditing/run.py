@@ -166,7 +166,7 @@ def audit(
     again = None if _is_large(raw[0]) else replace(raw[0], parts=tuple(raw[0].parts))
     with _recorded() as caught:
         trained = clock("fit", lambda: train(raw.pop(), settings, here))
-    release = None if again is None or trained.design.lazy else lambda: read_for_release(again, settings)
+    release = None if again is None or trained.design.lazy else lambda: read_for_release(again, settings, known=trained)
     return audit_trained(trained, settings, plan, clock.seconds, _sentences(caught), release)
 
 

@@ -44,8 +44,8 @@ Shape = Annotated[
         "--shape",
         metavar="SHAPE",
         autocompletion=offered(SHAPES),
-        help="Covariance of the noise: isotropic (the same on all), hessian (costs less), or least-loss (costs least, reveals "
-        "more by itself). By default the limit, the bounds and the number of rows decide.",
+        help="Covariance of the noise: isotropic (the same on all coefficients), hessian (costs less), or least-loss (costs "
+        "least, reveals more by itself). By default the limit, the bounds and the number of rows decide.",
     ),
 ]
 RowsPerPerson = Annotated[
@@ -80,7 +80,7 @@ Public = Annotated[
         "--public",
         metavar="WHAT",
         autocompletion=offered(PUBLIC),
-        help="What attackers are taken to know beside the release: nothing (default: what scaling learned is counted too), or "
+        help="What attackers know beside the release: nothing (default: what scaling learned is counted too), or "
         "preprocessing (the paper's assumption).",
     ),
 ]

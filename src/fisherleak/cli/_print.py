@@ -96,11 +96,13 @@ def _gate(document: dict[str, Any], many: str, verbose: bool) -> list[str]:
         return []
     past, limit = document["past_limit"], number(document["limit"])
     if not past:
-        return [*layout.lines("", f"Passed: none of the {many} is past the limit of {limit}."), ""]
+        return [*layout.lines("", f"Passed: none of the {many} is above the limit of {limit}."), ""]
     shown = past[: MOST_LISTED if verbose else MOST_SHOWN]
     others = f" and {number(len(past) - len(shown))} more" * (len(past) > len(shown))
     which = f"{number(len(past))} of {number(document[many])} {many}"
-    said = f"Failed: past the limit of {limit} {'is' if len(past) == 1 else 'are'} {which}: {', '.join(shown)}{others}."
+    said = (
+        f"Failed: {which} {'is' if len(past) == 1 else 'are'} above the limit of {limit}: {', '.join(shown)}{others}."
+    )
     return [*layout.lines("", said), ""]
 
 
@@ -203,13 +205,15 @@ def _best(attacks: Sequence[record.AttackResult]) -> list[str]:
 
 
 def _attack_table(attacks: Sequence[record.AttackResult], people: bool) -> list[str]:
+    from fisherleak.auditing.report_summary import attacked_whole
+
     head = ("about", "attacker", "correct", "95 % interval", "baseline", "worst person" if people else "worst row")
     rows = []
-    for a in attacks:
+    for a, whose in zip(attacks, attacked_whole(attacks), strict=True):
         low, high = (percent(each, a.baseline) for each in (a.low, a.high))
         worst = "–" if a.worst is None else percent(a.worst, a.baseline)
         got = (percent(a.accuracy, a.baseline), f"{low[:-2]} to {high}", percent(a.baseline), worst)
-        rows.append((a.attribute, a.attacker, *got))
+        rows.append((f"{a.attribute}, {whose}" if whose else a.attribute, a.attacker, *got))
     return layout.table_lines(head, rows)
 
 

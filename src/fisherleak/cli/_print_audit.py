@@ -117,8 +117,8 @@ def _membership(summary: record.Summary) -> list[tuple[str, str]]:
 def _kinds(columns: Sequence[record.TableColumn], yes_no: Collection[str]) -> list[tuple[str, str]]:
     """What the columns are taken for, in a line each; the options that decide otherwise."""
     lines = []
-    titles = {"number": ("numbers", "--category"), "category": ("categories", "--number")}
-    for kind, (title, option) in {**titles, "yes_no": ("yes or no", "--number")}.items():
+    titles = {"number": ("numeric", "--category"), "category": ("categorical", "--number")}
+    for kind, (title, option) in {**titles, "yes_no": ("two values", "--number")}.items():
         told = [(column.name, "yes_no" if column.name in yes_no else column.kind) for column in columns]
         names = [name for name, taken in told if taken == kind]
         more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
@@ -137,8 +137,8 @@ def _show_figures(summary: record.Summary) -> None:
     )
     order = sorted(summary.attributes, key=lambda item: -item.exposure(item.eta_max))
     layout.table(
-        "\nColumns, in their own units: no unbiased attacker does better than",
-        ("column", f"worst {one}", f"typical {one}", "the column varies by"),
+        "\nLeast error of an unbiased attacker, in the unit of each column",
+        ("column", f"worst {one}", f"typical {one}", "standard deviation"),
         [
             (a.name, plus_minus(a.error_least), plus_minus(a.error_typical), number(a.spread))
             for a in order[:MOST_COLUMNS]
@@ -293,7 +293,7 @@ def _exposed_columns(summary: record.Summary) -> str:
         (each for each in summary.attributes if each.kind == "number"), key=lambda each: -each.exposure(each.eta_max)
     )
     named = ", ".join(f"{each.name} {plus_minus(each.error_least)}" for each in order[:MOST])
-    return f"Most exposed columns (least error): {named}" if named else ""
+    return f"Most exposed columns (an unbiased attacker's least error): {named}" if named else ""
 
 
 def _costs(summary: record.Summary) -> str:

@@ -331,8 +331,8 @@ class Leakage(EtasOfValues):
         """Mu of each row or person, as exact as it can be, for numbers that follow from it alone."""
         if self.membership_kind != "mu":
             raise InvalidInputError(
-                f"{who} follows from mu, and there is none where rows decide the noise's covariance. Use membership(), "
-                "which says how often the best test is correct, or noise with shape='isotropic'."
+                f"{who} is computed from mu, which is not known for a data-dependent covariance of the noise. Use "
+                "membership(), which says how often the best test is correct, or noise with shape='isotropic'."
             )
         return self.membership(EXACT)
 

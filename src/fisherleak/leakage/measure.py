@@ -11,7 +11,7 @@ the Jacobian of a release without :math:`H^{-1}` in front, so all else is as for
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,6 @@ from fisherleak.models.read import risk_of
 PUBLIC = ("preprocessing", "nothing")
 
 
-@runtime_checkable
 class BehindNetwork(Protocol):
     """What may stand for X in :func:`fisherleak.measure` where a model's features are a function of inputs."""
 
@@ -141,7 +140,8 @@ def measure(
     array([3.239, 5.122, 3.239])
     """
     noise = Gaussian(1.0) if noise is None else noise
-    behind = X if isinstance(X, BehindNetwork) else None
+    # asked of its type: a table may have a column of that name
+    behind: BehindNetwork | None = X if hasattr(type(X), "about_inputs") else None
     if is_self_shaped(noise) and behind is None:
         return measure(model, X, y, None, sample_weight, attributes, polish, public, person).with_noise(noise)
     if not is_interface(noise):
@@ -334,7 +334,7 @@ def gradients(
         prepared = prepare(model, table)
         if prepared.absent or prepared.other_side is not None:
             raise InvalidInputError(
-                "Gradients are measured for complete rows and preprocessing without kinks: fill missing values before, or "
+                "Gradients are measured for complete rows and differentiable preprocessing: fill missing values before, or "
                 "measure on the features behind the preprocessing."
             )
         risk, theta = risk_of(prepared, y, sample_weight)

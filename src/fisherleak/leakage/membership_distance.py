@@ -39,6 +39,7 @@ from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.mechanisms.interface_answers import is_interface
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise.calibration_record import Frame, has_own_shape
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.engine.norms import every_release, information_of, one_release
 from fisherleak.engine.norms.data_shaped import refuse_membership
 from fisherleak.errors import InvalidInputError
@@ -108,7 +109,7 @@ class RowsFrame:
     def shows(self, noise: Any) -> bool:
         """Whether a release with a noise tells the frame: a shape is over raw parameters, and answers have no grid of it."""
         elsewhere = is_interface(noise) or is_self_shaped(noise)
-        return self.published or not (elsewhere or getattr(noise, "shape", None) is not None)
+        return self.published or not (elsewhere or covariance_of(noise) is not None)
 
     def without(self, frame: Frame) -> RowsFrame | None:
         """What still comes from the rows where declared bounds give the centres and scales of some features."""

@@ -243,8 +243,8 @@ def _components(step: Estimator, public: str) -> Any:
 def _simple_imputer(step: Estimator, public: str) -> Any:
     if step.add_indicator and public == "nothing":
         raise UnsupportedModelError(
-            "SimpleImputer(add_indicator=True) shows which columns had missing values, and a column that few rows lack gives "
-            "these away: pass the rows in memory that the model was fitted on, fl.release(…, rows=(X, y)), to have them "
+            "SimpleImputer(add_indicator=True) shows which columns had missing values, which reveals the rows if they are few: "
+            "pass the rows in memory that the model was fitted on, fl.release(…, rows=(X, y)), to have them "
             "counted, use add_indicator=False, or release with public='levels'."
         )
     made = _with(step, "_fit_dtype", "_fill_dtype", "statistics_")

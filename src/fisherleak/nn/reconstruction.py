@@ -128,7 +128,9 @@ def refit_of(head: Leakage, network: RowMap, rows: Sequence[int]) -> Refit:
     jacobian = one_release(information)
     fit = jacobian.fit
     if fit.sample_weight is not None or jacobian.folding is not None:
-        raise UnsupportedModelError("Reconstruction from a head needs one without sample weights and folded scalers.")
+        raise UnsupportedModelError(
+            "Reconstruction needs a head without sample weights, and without scalers folded into it."
+        )
     features = torch.as_tensor(host(jacobian.X)).to(network.X)
     made = network.evaluated()
     apart = made.shape != features.shape or float((made - features).abs().max()) > SAME_FEATURES * (

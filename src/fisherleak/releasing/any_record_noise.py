@@ -27,7 +27,7 @@ from fisherleak._support.namespaces import Json, Seed
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
-from fisherleak.engine.noise import Gaussian, Noise
+from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
@@ -293,7 +293,7 @@ def admitted_noise(
         return noise
     own = _in_own_units(trained.design, settings, told.bounds or {})
     named = told.shape
-    if named is not None and isinstance(noise, Gaussian):
+    if named is not None:
         told = replace(told, least=least_of(trained, named, own))
         check_grid(replace(noise, calibrated=told), named)
     # how likely a row changes the scale follows from all rows, and no noise is on it: a card claims nothing
@@ -485,7 +485,7 @@ def _in_standard_units(design: Design, bounds: Bounds) -> dict[str, Any]:
         own = target.name if name == LABEL and name not in known else name
         if own not in known:
             raise InvalidInputError(
-                f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, list(known))}"
+                f"`bounds` name '{name}', which is no numeric column that the model uses. {nearest(name, list(known))}"
             )
         centre, scale = known[own]
         found[LABEL if own == target.name else own] = ((low - centre) / scale, (high - centre) / scale)

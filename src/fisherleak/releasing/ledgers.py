@@ -88,8 +88,8 @@ def spend(
     """
     if trained.design.filled:
         raise InvalidInputError(
-            f"`ledger` needs rows without gaps, and '{trained.design.filled[0].column}' has missing values that are filled: a "
-            "ledger reads the table again for other rows, with other centres. Use `missing='drop'`."
+            f"`ledger` needs rows without missing values, and '{trained.design.filled[0].column}' has some that are filled. "
+            "When the ledger reads the table again, other rows may give another centre. Use `missing='drop'`."
         )
     recordable(trained.leak.with_noise(noise))
     leak = trained.leak.with_noise(noise.rescaled(noise.scale / trained.unit))

@@ -105,12 +105,19 @@ class TableModel(DecidedByPublicNumbers):
 
 
 def read_for_release(
-    raw: RawTable, settings: Settings, room: Room | None = None, *, stated: bool = False
+    raw: RawTable,
+    settings: Settings,
+    room: Room | None = None,
+    *,
+    stated: bool = False,
+    known: Trained | None = None,
 ) -> TableModel:
-    """The model of a table as a release trains it: rare levels are pooled; refuses a table that is too small."""
-    trained, settings = trained_as_read(
-        raw, replace(settings, rare=max(settings.rare, FEWEST_ROWS)), room, stated=stated
-    )
+    """The model of a table as a release trains it: rare levels are pooled; refuses a table that is too small.
+
+    ``known`` is a model of the same table, whose fit is taken where it is the same.
+    """
+    settings = replace(settings, rare=max(settings.rare, FEWEST_ROWS))
+    trained, settings = trained_as_read(raw, settings, room, stated=stated, known=known)
     if not is_share(settings.held_out):
         raise InvalidInputError(
             f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "
@@ -160,8 +167,9 @@ def _check_people(settings: Settings, request: ReleaseRequest) -> None:
         return
     if request.limits_anyone and most is None:
         raise InvalidInputError(
-            f"`person` ('{settings.person}') with `eta` needs `rows_per_person` too: how many rows a person may have, since "
-            "the limit is for any records within the bounds in all of them. Or `over='max'` limits the people who are there."
+            f"`person` ('{settings.person}') with `eta` needs `rows_per_person` too: how many rows a person may have. The "
+            "limit then holds for that many records of one person, whatever they are within the bounds. Or `over='max'` limits "
+            "the people present."
         )
     if request.attributes is not None:
         raise InvalidInputError(
@@ -181,6 +189,6 @@ def _calibrated(
     scale = up_to_the_grid(max(scales))
     told = Calibration("max", limit, shape=shape if own else None, least=least_of(trained, shape) if own else None)
     noise: Noise = remembering(trained.leak.noise.rescaled(scale), told)
-    if own and isinstance(noise, Gaussian):
+    if own:
         check_grid(noise, shape)
     return noise

@@ -36,11 +36,11 @@ POOLED = " Categories that few rows have are pooled, as in a release."
 def assumptions_of(audit: Audit) -> list[str]:
     design = audit.design
     people = design.people
-    known = "all other rows and that one" if people is None else "all rows of all others and those of that person"
+    known = "that row and all others" if people is None else "all rows of that person and of everyone else"
     return [
         "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
-        f"Etas of rows, groups and the whole data put all values on one scale. Numbers count in {_units(audit)}, categories by "
-        f"their indicators, and the label counts {_label_unit(design.target)}. "
+        f"Etas of rows, groups and the whole data put all values on one scale. A numeric value counts in {_units(audit)}, a "
+        f"category by its indicators, and the label counts {_label_unit(design.target)}. "
         "Etas of single columns are in the column's own unit.",
         f"{noise_words(audit.noise.noise, 4)} is added to every coefficient times its column's scale, and to the "
         f"intercept at public centres. {audit.noise.note}",
@@ -49,11 +49,10 @@ def assumptions_of(audit: Audit) -> list[str]:
         "The categories that occur, l2 and the scale of the noise are public.",
         *((FIXED_SCALE,) if audit.released and audit.scale_by_limit else ()),
         audit.membership.note
-        or f"Whether someone is in the table is measured beside eta, for attackers who know {known}. The number of rows is "
-        "taken as public.",
+        or f"Membership is measured beside eta, for an attacker who knows {known}. The number of rows is taken as public.",
         "This is not differential privacy and not anonymity.",
         "This record, the report and leakage.parquet are computed exactly from the data: keep them internal.",
-        "Rows are counted from 1; only training rows are measured, because the model knows no others.",
+        "Rows are counted from 1. Only training rows are measured, because the model was fitted on no others.",
         *(() if audit.trained.shaped_at is None else (OWN_SHAPE,)),
         *(() if audit.membership.kind != "upper bound" else (BOUNDED,)),
         *(() if people is None else (_people_sentence(audit.settings.person, people.count, design.n),)),
@@ -146,4 +145,4 @@ def unread_cells(audit: Audit, show_values: bool) -> list[str]:
 def _shares_sentence(audit: Audit) -> list[str]:
     """What a share is, or why there is none."""
     why = shares_unknown(audit.trained)
-    return [MEANING if why is None else f"No share of a number is stated: {why}."]
+    return [MEANING if why is None else f"No share of a numeric value is stated: {why}."]

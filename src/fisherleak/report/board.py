@@ -29,7 +29,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 SHARES = {"max_revealed", "max_attack", "max_right", "max_accuracy", "max_gain"}
 """Keys whose limit is a share."""
 OF_VALUE = {
-    "max_revealed": "Share that is revealed, on average, of {}",
+    "max_revealed": "Share of {} that is revealed, on average",
     "min_error": "Least error of an attacker about {}",
     "max_eta": "η of {}",
     "max_attack": "How often the best attacker guesses correctly: {}",
@@ -47,8 +47,8 @@ OF_MODEL = {
     "utility.max_loss": "Utility that the noise costs",
 }
 EVERY_VALUE = {
-    "max_revealed": "any number without a rule of its own",
-    "max_attack": "any category, or number of few values, without a rule of its own",
+    "max_revealed": "any numeric value without a rule of its own",
+    "max_attack": "any category, or numeric column of few values, without a rule of its own",
 }
 
 

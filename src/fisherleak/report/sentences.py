@@ -166,7 +166,10 @@ def _attacks(attacks: Sequence[AttackResult]) -> str:
     best = max(from_release, key=lambda a: a.accuracy - without(a))
     other = without(best)
     correct = percent(best.accuracy, other)
-    return f"the best: {best.attacker} on {best.attribute}, {correct} correct, {percent(other)} without the release"
+    return (
+        f"the best attacker ({best.attacker}) guesses {best.attribute} correctly {correct} of the time, {percent(other)} "
+        f"without the release"
+    )
 
 
 def _trust(diagnostics: Diagnostics) -> str:

@@ -157,7 +157,7 @@ def _model(audit: Audit) -> record.DescribedModel:
     return record.DescribedModel(
         kind=target.kind,
         assumed=target.assumed,
-        description=f"{trained.kind.words} on standardised numbers and indicators of categories, {penalty}{weights}",
+        description=f"{trained.kind.words} on standardised numeric columns and indicators of categories, {penalty}{weights}",
         l2=trained.l2,
         parameters=trained.parameters,
         intercept=True,

@@ -198,10 +198,10 @@ def _not_given(summary: Summary, no_limit: bool) -> list[str]:
         return [NO_LIMIT] * (no_limit and summary.released is None)
     given = "noise or limit" if no_limit else "noise"
     even = any(attribute.yes_no for attribute in summary.attributes) and summary.choices
-    beside = " A yes or no counts as a number of spread 1/2." if even else ""
-    open_ = " Whether the model may be published is open until you set a limit." if no_limit else ""
+    beside = " A column of two values counts as numeric, with a standard deviation of 1/2." if even else ""
+    open_ = "Whether the model may be published is open until you set a limit. " if no_limit else ""
     return [
-        f"No {given} was given: these figures are for a noise scale of {number(summary.noise.scale)}.{open_}{beside}"
+        f"{open_}No {given} was given: these figures are for a noise scale of {number(summary.noise.scale)}.{beside}"
     ]
 
 

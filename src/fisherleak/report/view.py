@@ -22,6 +22,7 @@ from fisherleak.auditing.report_summary import (
     ModelColumn,
     PriceAtLimit,
     Summary,
+    attacked_whole,
 )
 from fisherleak.report.sentences import columns_used, difference_sentence, lines_of
 from fisherleak.report.verdict import prices_in_words
@@ -129,6 +130,7 @@ class Page:
             "none_revealed": dict.fromkeys(("spread", "max", "q95", "median", "count")),
             "chances": self.chances,
             "attackers": {attack.attacker: f"{attack.method}. {attack.note}" for attack in shown.attacks},
+            "attacked_whole": attacked_whole(shown.attacks),
         }
 
     @property
@@ -216,7 +218,10 @@ def charts(made: Page) -> Json:
         "heat": _heat(made),
         "attributes": _attribute_ranges(shown.attributes),
         "groups": [_group_range(group) for group in shown.groups[: CHARTED["groups"]]],
-        "attacks": [_attack_range(attack) for attack in shown.attacks[: CHARTED["attacks"]]],
+        "attacks": [
+            _attack_range(*each)
+            for each in zip(shown.attacks[: CHARTED["attacks"]], attacked_whole(shown.attacks), strict=False)
+        ],
         "tradeoff": as_json(replace(shown.tradeoff, also=())) | {"short": made.short, "chances": _chances(made)},
         "chosen": {
             "scale": noise,
@@ -328,8 +333,8 @@ def _group_range(group: Group) -> Json:
     return {"name": group.name, "low": low, "high": mean + sd, "value": mean, "mark": group.eta_max, "note": note}
 
 
-def _attack_range(attack: AttackResult) -> Json:
-    name = f"{attack.attacker}\n{attack.attribute}"
+def _attack_range(attack: AttackResult, whose: str) -> Json:
+    name = f"{attack.attacker}\n{attack.attribute}{f', {whose}' if whose else ''}"
     known = {"low": attack.low, "high": attack.high, "name": name, "value": attack.accuracy}
     return known | {"mark": attack.baseline, "note": ""}
 

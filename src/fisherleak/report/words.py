@@ -28,9 +28,9 @@ WORDS: dict[str, Word] = {
     "eta_row": Word(
         "η of a row",
         "All columns of one row and its label, taken together. Numbers count in standard deviations of their column or, with "
-        "declared bounds, in units of their width divided by √12. Categories count by their indicators. 1/η is the least error "
-        "for the combination of these values (of length 1) that the release reveals most. Compare it between rows, not between "
-        "data sets. For an error in years or kilograms see the single columns.",
+        "declared bounds, in units of their width divided by √12. Categories count by their indicators. Take the combination "
+        "of these values (of length 1) that the release reveals most: no unbiased estimate of it has an error below 1/η. "
+        "Compare η between rows, not between data sets. For an error in years or kilograms see the single columns.",
     ),
     "eta_dataset": Word(
         "η of the data set",
@@ -64,7 +64,7 @@ WORDS: dict[str, Word] = {
     ),
     "closest": Word(
         "closest column",
-        "The numeric column of this row with the smallest least error, in spreads of the column.",
+        "The numeric column of this row whose least error is smallest, divided by the column's spread.",
     ),
     "exposure": Word(
         "exposure of a cell",
@@ -107,18 +107,17 @@ WORDS: dict[str, Word] = {
     ),
     "revealed_high": Word(
         "95 % and median",
-        "In 5 % of the rows a larger share is revealed than the first figure, in half of the rows a larger one than the "
-        "second.",
+        "In 5 % of the rows more is revealed than the first figure says; in half of the rows, more than the second says.",
     ),
     "revealed_spread": Word(
-        "spread started from",
+        "spread before the release",
         "How unsure someone is about the value before they see the release, as a standard deviation: the column's own spread, "
         "unless the audit was given another. A smaller one means that they know more, and that the release adds less.",
     ),
     "group_joint": Word(
         "joint η of a group",
-        "All values of all rows of the group, taken together. It grows with the group's size; compare the means for what "
-        "happens to a single row.",
+        "All values of all rows of the group, taken together. It grows with the group's size. To compare single rows of "
+        "groups, compare the means.",
     ),
     "group_mean": Word(
         "mean, spread and largest η in a group",
@@ -150,7 +149,8 @@ WORDS: dict[str, Word] = {
     "baseline": Word(
         "baseline",
         "The accuracy of guessing from how common each value is, without the release and without the row's other columns. An "
-        "attacker gains from the release only what is above this and above “no model, other columns”, who sees no release.",
+        "attacker gains from the release only what lies above this, and above the attacker “no model, other columns”, who "
+        "sees no release.",
     ),
     "attack_people": Word(
         "attacks on single rows",
@@ -177,8 +177,8 @@ WORDS: dict[str, Word] = {
     ),
     "membership_found": Word(
         "found at 1 % false alarms",
-        "The part of the members that the best attacker names when 1 in 100 of the others may be named by mistake. Without "
-        "the release it would be 1 % too.",
+        "The share of members that the best attacker finds if 1 in 100 of the others may be named by mistake. Without the "
+        "release it is 1 %.",
     ),
     "membership_auc": Word(
         "AUC",
@@ -252,8 +252,8 @@ OF_PEOPLE = {
         "All columns and labels of all rows of one person, taken together. The attacker knows the rows of everyone else, and "
         "how many this person has. Numbers count in standard deviations of their column or, with declared bounds, in units of "
         "their width divided by √12. Categories count by their indicators. A value that several of these rows have counts as "
-        "one value. 1/η is the least error for the combination of these values (of length 1) that the release reveals most. No "
-        "single row of the person has a larger η.",
+        "one value. Take the combination of these values (of length 1) that the release reveals most: no unbiased estimate of "
+        "it has an error below 1/η. No single row of the person has a larger η.",
     ),
     "row": Word(
         "person",
@@ -299,7 +299,7 @@ OF_PEOPLE = {
     ),
     "closest": Word(
         "closest column",
-        "The numeric column with the smallest least error over all rows of this person, in spreads of the column.",
+        "The numeric column whose least error over all rows of this person is smallest, divided by the column's spread.",
     ),
     "group_mean": Word(
         "mean, spread and largest η in a group",

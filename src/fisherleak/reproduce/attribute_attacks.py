@@ -168,7 +168,7 @@ def _compare_noise(numbers: Numbers) -> list[Comparison]:
         Comparison(
             "someone with the other columns and the dose, but no model (held-out rows)",
             f"{numbers['ideal']:.1%}",
-            note="Not in the paper: what the population gives away without any release.",
+            note="Not in the paper: what the population reveals without any release.",
         )
     )
     return lines

@@ -25,14 +25,13 @@ def check_balance(over: str, limited: bool, own_shape: bool, ledger: bool) -> No
     """Refuse promises that nothing is known of with weights from the data."""
     if limited and over == ANY_RECORD:
         raise InvalidInputError(
-            "`balance` cannot be given with `over='any-record'`: how far a row that could be there moves everyone's weights is "
-            "not bounded. Use `over='max'`, which counts the weights for the rows that are there, or leave `balance` out."
+            "`balance` cannot be given with `over='any-record'`: how far another record moves everyone's weights is "
+            "not bounded. Use `over='max'`, which counts the weights for the rows present, or leave `balance` out."
         )
     if limited and own_shape:
         raise InvalidInputError(
-            "`balance` cannot be given with a `shape` computed from the table's rows: how it follows the weights is "
-            "not counted. Use "
-            "`shape='isotropic'`, or `shape_from` public rows."
+            "`balance` cannot be given with a `shape` computed from the table's rows: how it depends on the weights is "
+            "not counted. Use `shape='isotropic'`, or `shape_from` public rows."
         )
     if ledger:
         raise InvalidInputError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -26,7 +26,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fisherleak._support.arrays import inverse_of, times
+from fisherleak._support.arrays import by_entries, inverse_of
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level, typed_levels
 from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise import Noise, noise_from_record
@@ -330,20 +330,25 @@ class Turned:
         """A^-1."""
         return inverse_of(self.turn)
 
+    @cached_property
+    def _turned(self) -> Callable[[Vector], Vector]:
+        """A times a matrix."""
+        return by_entries(self.turn)
+
     def unit_information_root(self, size: int) -> Vector | None:
         root = self.noise.unit_information_root(size)
         return self._back if root is None else np.asarray(root @ self._back)
 
     def rescaled(self, scale: float) -> Self:
         other = replace(self, noise=self.noise.rescaled(scale))
-        vars(other)["_back"] = self._back  # the same for every scale
+        vars(other).update(_back=self._back, _turned=self._turned)  # the same for every scale
         return other
 
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> Vector:
         return np.asarray(self.turn @ self.noise.draw(size, random_state))
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
-        return np.asarray(times(self.turn, self.noise.draws(count, size, rng).T).T)
+        return np.asarray(self._turned(self.noise.draws(count, size, rng).T).T)
 
     def log_density(self, b: Vector) -> Vector:
         volume = np.linalg.slogdet(self.turn)[1]

@@ -299,8 +299,11 @@ class MeasuredRows:
         return eta if self.shape is None else np.hypot(eta, self.shaped_at * self.shape.rows(self.X, self.weights))
 
 
-def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Trained:
-    """Read off the rows and features, fit, and measure with noise of scale 1; in memory where ``room`` is not given."""
+def train(raw: RawTable, settings: Settings, room: Room | None = None, known: Trained | None = None) -> Trained:
+    """Read off the rows and features, fit, and measure with noise of scale 1; in memory where ``room`` is not given.
+
+    ``known`` is a model of the same table, whose fit is taken where it is the same.
+    """
     l2 = check_positive(settings.l2, "l2", zero=True)
     if isinstance(settings.seed, bool) or not isinstance(settings.seed, int) or settings.seed < 0:
         raise InvalidInputError(f"seed must be a whole number, zero or more; got {settings.seed!r}.")
@@ -309,15 +312,21 @@ def train(raw: RawTable, settings: Settings, room: Room | None = None) -> Traine
     rules = label_rules()
     design = design_of(raw, settings.choices, settings.model, settings.held_out, settings.seed, room, rules)
     own = check_positive(settings.intercept_l2, "intercept_l2", zero=True)
-    return trained_on(kind_of(design.target.kind), design, l2, None, settings.public, own)
+    return trained_on(kind_of(design.target.kind), design, l2, None, settings.public, own, known)
 
 
 def trained_on(
-    kind: Kind, design: Design, l2: float, weights: Vector | None, public: str, intercept_l2: float = 0.0
+    kind: Kind,
+    design: Design,
+    l2: float,
+    weights: Vector | None,
+    public: str,
+    intercept_l2: float = 0.0,
+    known: Trained | None = None,
 ) -> Trained:
-    """Fit a design's rows, and measure with noise of scale 1."""
+    """Fit a design's rows, and measure with noise of scale 1; ``known`` may have been fitted on the same."""
     try:
-        reading = _reading(kind, design, l2, weights, intercept_l2)
+        reading = _reading(kind, design, l2, weights, intercept_l2, known)
     except FisherleakError as error:
         raise type(error)(_in_columns(str(error), design)) from None
     fit = reading.fit
@@ -329,7 +338,14 @@ def trained_on(
     return Trained(kind, design, l2, fit, leak, public)
 
 
-def _reading(kind: Kind, design: Design, l2: float, weights: Vector | None, intercept_l2: float) -> Reading:
+def _reading(
+    kind: Kind,
+    design: Design,
+    l2: float,
+    weights: Vector | None,
+    intercept_l2: float,
+    known: Trained | None = None,
+) -> Reading:
     """The table's model as any other is read: a fit on its training data, with the columns as attributes."""
     scales = spreads_in(design)[1]
     if intercept_l2 and not kind.several:
@@ -339,11 +355,23 @@ def _reading(kind: Kind, design: Design, l2: float, weights: Vector | None, inte
     classes = design.target.classes if kind.several else None
     loss = get_loss(kind.loss)
     data = training_data(design.X, design.y, weights, loss, column_names(design.X), True, classes)
+    if known is not None and weights is None and _same_fit(known, kind, design, (l2, intercept_l2)):
+        return Reading(known.fit, data, tuple(_attributes(design)))
     # l2 is per row here: a table without some of its rows is trained with their part of the penalty less
     fit = replace(minimised_on(data, loss, l2, True, scales, intercept_l2), per_row=True)
     # rows count the label in its standard unit, whatever the unit that it is fitted in
     fit = replace(fit, loss=with_label_unit(fit.loss, design.target.counted))
     return Reading(fit, data, tuple(_attributes(design)))
+
+
+def _same_fit(known: Trained, kind: Kind, design: Design, penalties: tuple[float, float]) -> bool:
+    """Whether a model was fitted on the same rows and labels in memory, in the same units, with the same penalties."""
+    own, target, other = known.design, design.target, known.design.target
+    if design.lazy or own.lazy or penalties != (known.l2, known.fit.intercept_l2) or known.weights is not None:
+        return False
+    same = (kind, target.classes, target.counted) == (known.kind, other.classes, other.counted)
+    pairs = zip((design.X, design.y, *spreads_in(design)), (own.X, own.y, *spreads_in(own)), strict=True)
+    return same and known.fit.per_row is True and all(np.array_equal(one, two) for one, two in pairs)
 
 
 def with_penalty(trained: Trained, l2: float, intercept_l2: float) -> Trained:

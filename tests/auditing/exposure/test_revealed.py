@@ -163,7 +163,7 @@ def test_the_noise_that_is_chosen_guards_yes_and_no() -> None:
     assert "spread 1/2" in result.noise.note
     verdict = verdict_of(summarise(result))
     assert verdict is not None
-    assert "A yes or no counts as a number of spread 1/2" in verdict.lines[-1]
+    assert "A column of two values counts as numeric, with a standard deviation of 1/2" in verdict.lines[-1]
     assert summarise(result)["choices"][3]["noise"] == result.noise.scale
 
 
@@ -178,7 +178,7 @@ def test_a_spread_that_is_given_counts(people: Any) -> None:
     assert before["eta_max"] == after["eta_max"]
     assert before["spread"] == after["spread"]
     assert plain["label"]["revealed"] == wide["label"]["revealed"]
-    with pytest.raises(InvalidInputError, match="no number of this model"):
+    with pytest.raises(InvalidInputError, match="no numeric column of this model"):
         audit(table, Settings("income"), spread={"city": 1.0}, **options)
     with pytest.raises(InvalidInputError, match="greater than zero"):
         audit(table, Settings("income"), spread={"age": -1.0}, **options)

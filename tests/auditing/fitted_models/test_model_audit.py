@@ -232,7 +232,7 @@ def test_without_test_rows_the_page_says_that_training_rows_flatter(ridge: Case,
     made = fl.audit(ridge.model, ridge.X, ridge.y, 0.1, attacks=False)
     assert made.summary.tradeoff.label.endswith("on the training rows")
     assert made.summary.tradeoff.without_noise == pytest.approx(ridge.model.score(ridge.X, ridge.y))
-    assert "it flatters the model" in made.report(tmp_path / "page.html").read_text()
+    assert "so these figures are too good" in made.report(tmp_path / "page.html").read_text()
     with pytest.raises(fl.InvalidInputError, match="overwrite"):
         made.report(tmp_path / "page.html")
 

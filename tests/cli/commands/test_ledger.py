@@ -144,7 +144,7 @@ def test_people_read_it(fisherleak: Command, people: Path, book: Path) -> None:
     release(fisherleak, people, book, 1)
     done = fisherleak("ledger", book, people, "--limit", "0.1")
     assert done.status == 1
-    assert "past the limit of 0.1" in done.out
+    assert "above the limit of 0.1" in done.out
     assert "###" in done.out
     assert "Most exposed" in done.out
     assert "confidential" in done.out

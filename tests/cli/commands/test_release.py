@@ -748,7 +748,7 @@ def test_noise_and_shapes_on_the_command_line(fisherleak: Command, people: Path,
     for wrong, says in (
         (("--eta", "1", "--noise", "1"), "either --eta or --noise"),
         (("--eta", "1", "--shape", "round"), "--shape must be one of"),
-        (("--eta", "1", "--shape-from", people), "or use --shape hessian, which stays with the table"),
+        (("--eta", "1", "--shape-from", people), "or use --shape hessian, whose covariance is not published"),
         (("--noise", "1", "--shape", "hessian"), "--shape goes with a limit --eta"),
     ):
         done = fisherleak(*base, *wrong)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
+from fisherleak._support.arrays import cholesky_inverse
 from fisherleak.engine.fit import risk as risk_module
-from fisherleak.engine.fit.factored_hessian import Wide, factorise
+from fisherleak.engine.fit.factored_hessian import Wide, factorise, triangle_of
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -46,7 +47,7 @@ def test_leverages_near_one_keep_their_digits() -> None:
     assert wide < max(10 * dense, 1e-8)
 
 
-def test_the_hessian_of_many_columns_is_factored_at_the_start_and_at_the_end_alone(
+def test_the_hessian_of_many_columns_is_factored_at_the_end_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
@@ -60,7 +61,51 @@ def test_the_hessian_of_many_columns_is_factored_at_the_start_and_at_the_end_alo
     X = rng.standard_normal((40, 300))
     fit = fl.minimise(X, (X[:, 0] > 0).astype(float), "logistic", l2=0.01, intercept=True)
     assert fit.steps > 3
-    assert len(made) == 2
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_steps_without_the_inverse_end_where_those_with_it_do(
+    loss: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((120, 12))
+    y = np.digitize(X[:, 0] + rng.standard_normal(120), [-0.5, 0.5]) if loss == "softmax" else 1.0 * (X[:, 0] > 0.1)
+    weights = rng.uniform(0.5, 2.0, 120) if weighted else None
+    plain = fl.minimise(X, y, loss, l2=0.01, sample_weight=weights, intercept=True)
+    asked: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        asked.append(len(given))
+        return triangle_of(*given)
+
+    monkeypatch.setattr(risk_module, "MANY_PARAMETERS", 2)
+    monkeypatch.setattr(risk_module, "triangle_of", counted)
+    quick = fl.minimise(X, y, loss, l2=0.01, sample_weight=weights, intercept=True)
+    assert len(asked) == quick.steps + 1
+    np.testing.assert_allclose(quick.theta, plain.theta, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(quick.factor.inverse(), plain.factor.inverse(), rtol=1e-9, atol=1e-13)
+
+
+def test_a_triangle_of_a_singular_hessian_is_refused_as_its_inverse_is() -> None:
+    X = np.random.default_rng(4).standard_normal((50, 3))
+    X = np.column_stack([X, X[:, 0] - X[:, 1]])
+    H, names = X.T @ X, ["a", "b", "c", "d"]
+    refused = []
+    for factored in (factorise, triangle_of):
+        with pytest.raises(fl.SingularHessianError) as error:
+            factored(H, names)
+        refused.append(str(error.value))
+    assert refused[0] == refused[1]
+
+
+def test_the_inverse_of_a_matrix_larger_than_a_block_of_its_mirror_is_symmetric() -> None:
+    X = np.random.default_rng(5).standard_normal((400, 150))
+    found = cholesky_inverse(X.T @ X, np)
+    assert found is not None
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(found, np.linalg.inv(X.T @ X), rtol=1e-9, atol=1e-14)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -105,6 +105,71 @@ def test_a_loss_of_two_outputs_from_outside_is_fitted_by_its_record() -> None:
         np.testing.assert_allclose(np.asarray(fit.intercept)[k], alone.intercept, rtol=1e-9)
 
 
+def _two_numbers(**changed: Any) -> Loss:
+    """Half the squared error of two numbers, the second of which counts nine times, as a record from outside."""
+    sizes = np.array([1.0, 9.0])
+    record: dict[str, Any] = {
+        "name": "two numbers, one of more weight",
+        "value": lambda z, y: 0.5 * ((z - y) ** 2 @ sizes),
+        "r": lambda z, y: (z - y) * sizes,
+        "a": lambda z, y: np.broadcast_to(np.diag(sizes), (z.shape[0], 2, 2)),
+        "c": lambda z, y: -np.diag(sizes)[None],
+        "labels": OF_SEVERAL["squared"].labels,
+        "frame": np.eye,
+        "quadratic": True,
+    }
+    return fl.Loss(**{**record, **changed})
+
+
+def test_own_quadratic_losses_of_several_outputs_are_measured_by_their_own_curvature() -> None:
+    X, Y = np.random.default_rng(0).normal(size=(40, 2)), np.random.default_rng(1).normal(size=(40, 2))
+    loss = _two_numbers()
+    fit = fl.minimise(X, Y, loss=loss, l2=0.1)
+    label = fl.measure(fit, X, Y, fl.Gaussian(1.0)).per_example([], label=True)
+    moved = []
+    for j in range(2):
+        higher = Y.copy()
+        higher[3, j] += 1e-3
+        moved.append((fl.minimise(X, higher, loss=loss, l2=0.1).theta - fit.theta) / 1e-3)
+    assert label[3] == pytest.approx(np.linalg.norm(np.stack(moved), 2), rel=1e-6)
+    # mechanisms that the data shape know the package's squared loss alone: of this one they would say too little
+    for mechanism in (fl.Posterior(1.0), fl.ObjectivePerturbation(1.0)):
+        with pytest.raises(fl.UnsupportedModelError, match="squared loss"):
+            fl.measure(fit, X, Y, mechanism)
+        with pytest.raises(fl.UnsupportedModelError, match="squared loss"):
+            fl.release(fit, mechanism, random_state=0)
+
+
+@pytest.mark.parametrize("mechanism", [fl.Posterior(1.0), fl.ObjectivePerturbation(1.0)])
+def test_ridge_on_classes_is_no_model_of_several_numbers(mechanism: Any) -> None:
+    from sklearn.linear_model import RidgeClassifier
+
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.repeat([0, 1, 2], 20)
+    with pytest.raises(fl.UnsupportedModelError, match="squared loss"):
+        fl.measure(RidgeClassifier().fit(X, y), X, y, mechanism)
+
+
+@pytest.mark.parametrize(
+    "c",
+    [
+        lambda z, y: -np.eye(2)[None],  # another matrix
+        lambda z, y: np.broadcast_to(-np.diag([1.0, 9.0]), (z.shape[0], 2, 2)),  # one for each row
+    ],
+)
+def test_a_label_derivative_that_is_not_that_of_every_row_is_refused(c: Any) -> None:
+    X, Y = np.random.default_rng(0).normal(size=(40, 2)), np.random.default_rng(1).normal(size=(40, 2))
+    fit = fl.minimise(X, Y, loss=_two_numbers(c=c), l2=0.1)
+    with pytest.raises(fl.UnsupportedModelError, match="correct c, or fit each output by itself"):
+        fl.measure(fit, X, Y, fl.Gaussian(1.0))
+    # of the pseudo-Huber loss c differs from row to row, and no one matrix is right
+    one = fl.pseudo_huber(0.7)
+    parts = {"value": lambda z, y: one.value(z, y).sum(axis=1), "r": one.r, "quadratic": False}
+    both = _two_numbers(**parts, a=lambda z, y: one.a(z, y)[:, :, None] * np.eye(2), c=lambda z, y: -np.eye(2)[None])
+    fit = fl.minimise(X, Y, loss=both, l2=0.1)
+    with pytest.raises(fl.UnsupportedModelError, match="correct c, or fit each output by itself"):
+        fl.measure(fit, X, Y, fl.Gaussian(1.0))
+
+
 @pytest.mark.parametrize("name", EVERY_LOSS)
 @pytest.mark.parametrize("z", [-1e4, -700.0, -30.0, 0.0, 30.0, 700.0, 1e4])
 def test_nothing_overflows_and_curvature_is_never_negative(name: str, z: float) -> None:

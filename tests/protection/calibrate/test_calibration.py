@@ -61,7 +61,7 @@ def test_the_shape_of_the_noise_is_kept() -> None:
         ({"eta": float("nan")}, "eta must be a finite number"),
         ({"eta": "0.1"}, "eta must be a number"),
         ({"eta": 1e-320}, r"eta must be from 1e-100 to 1e\+100, so that noise of a finite scale keeps it; got 9.99"),
-        ({"eta": 0.1, "gap": 0.5}, "gap is for noise of least loss.*; got gap=0.5 without it. Leave it out"),
+        ({"eta": 0.1, "gap": 0.5}, "gap=0.5 needs shape='least-loss'.* Leave it out"),
         ({"eta": 0.1, "gap": 0.5, "shape": "hessian"}, "gap is for noise of least loss"),
         ({"eta": 9.0, "gap": 0.5, "shape": "least-loss", "over": "any-record"}, "gap is for noise of least loss"),
         ({"eta": 0.1, "label": "yes"}, "label must be True or False; got 'yes'"),

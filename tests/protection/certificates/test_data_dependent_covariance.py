@@ -137,7 +137,7 @@ def test_the_shape_is_in_no_record() -> None:
     assert all(other.calibrated.confidential is None for other in copies(noise))
     with pytest.raises(fl.InvalidInputError, match="which no record holds"):
         noise_from_record(record)
-    with pytest.raises(fl.InvalidInputError, match="covariance that stays with its rows"):
+    with pytest.raises(fl.InvalidInputError, match="covariance that was computed from the rows"):
         fl.release(case.fit(), noise)
 
 
@@ -289,7 +289,7 @@ def test_at_another_scale_the_shape_is_still_the_rows_own(over: str, shape: str)
     ):
         assert other.record()["shape"] == named  # by its name alone: no record holds the matrix
         assert "not in these etas" in case.leak(other).summary()
-        with pytest.raises(fl.InvalidInputError, match="has a covariance that stays with its rows"):
+        with pytest.raises(fl.InvalidInputError, match="has a covariance that was computed from the rows"):
             fl.release(case.fit(), other)
         with pytest.raises(fl.InvalidInputError, match="follows from the rows themselves"):
             fl.compose(case.leak(other), case.leak())

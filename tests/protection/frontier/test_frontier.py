@@ -269,7 +269,7 @@ def test_rows_that_cannot_be_fitted_are_refused_and_no_cell_is_told(estimator: A
 
 def test_few_rows_hold_out_none_which_is_said() -> None:
     asked: Any = {"over": "max", "shapes": ["isotropic"], **ONE}
-    with pytest.warns(UserWarning, match="None of 19 rows are held out, for 20 are the fewest"):
+    with pytest.warns(UserWarning, match="No rows are held out, since 19 rows are too few to split"):
         found = fl.protect(Ridge(1.0), X[:19], Y[:19], **asked)
     assert found.held_out == 0
     assert fl.protect(Ridge(1.0), X[:19], Y[:19], held_out=0, **asked).points == found.points

@@ -154,7 +154,11 @@ def test_all_rows_of_a_person_are_limited_by_what_is_saved(tmp_path: Path) -> No
             "LogisticRegression with class_weight='balanced' cannot be on a model card yet",
         ),
         (make_pipeline(StandardScaler(), Ridge()), {"bounds": UNBOUNDED}, "bounds of 'age' are not declared"),
-        (make_pipeline(StandardScaler(), Ridge()), {"penalties": [1.0]}, "save writes a release whose penalty"),
+        (
+            make_pipeline(StandardScaler(), Ridge()),
+            {"penalties": [1.0]},
+            "save writes a release with counted preprocessing",
+        ),
         (make_pipeline(StandardScaler(), Ridge()), {"y": Y.rename("age")}, "y has the name 'age'"),
     ],
 )

@@ -61,9 +61,7 @@ def test_people_are_counted_once() -> None:
 )
 def test_text_for_the_sake_of_a_few_cells_is_refused(kept: Any, counts: Any, refused: bool) -> None:
     if refused:
-        with pytest.raises(
-            fl.InvalidInputError, match=r"Column 'stage' holds numbers but for texts that too few .* `na`"
-        ):
+        with pytest.raises(fl.InvalidInputError, match=r"Column 'stage' holds numbers, and text in too few .* `na`"):
             check_types("stage", kept, Counter(counts))
     else:
         check_types("stage", kept, Counter(counts))

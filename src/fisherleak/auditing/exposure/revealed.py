@@ -38,14 +38,15 @@ QUICK = 4
 SHARES = ("half", "max_revealed")
 """Limits that are on shares, and not on etas."""
 MEANING = (
-    "The share of a number revealed is (h s)² / (1 + (h s)²): the largest part of its variance that an attacker who knows all "
-    "else learns (van Trees). h² is the mean of eta² over a normal belief around the column's mean, of spread s, with the "
-    "model refitted for each value. Shares are exact for the squared loss, and for the largest of each column where refits are "
-    "within reach; others are upper bounds."
+    "The share of a numeric value revealed is (h s)² / (1 + (h s)²): the largest part of its variance that an attacker who "
+    "knows everything else learns (van Trees). The attacker's belief is normal around the column's mean, with spread s. h² is "
+    "the mean of eta² over that belief, with the model refitted for each value. Shares are exact for the squared loss, and for "
+    "the largest of each column where refits are possible; others are upper bounds."
 )
 """What a share is."""
 SEVERAL_ROWS = (
-    "people here have several rows, whose values would have to be believed of jointly: limit max_eta or min_error"
+    "people have several rows, and a share would need an attacker's belief about all their values together. Limit max_eta "
+    "or min_error"
 )
 
 
@@ -230,6 +231,6 @@ def _declared(trained: Trained, spread: Mapping[str, float]) -> Mapping[str, flo
     for name in spread:
         if name not in numbers:
             raise InvalidInputError(
-                f"`spread` names '{name}', which is no number of this model. {nearest(name, numbers)}"
+                f"`spread` names '{name}', which is no numeric column of this model. {nearest(name, numbers)}"
             )
     return {name: check_positive(value, f"spread of '{name}'") for name, value in spread.items()}

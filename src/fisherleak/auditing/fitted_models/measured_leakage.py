@@ -219,7 +219,8 @@ def check_reportable(leak: Leakage) -> None:
         )
     if measurement(leak).information.data_dependent or not getattr(leak.noise, "has_scale", True):
         raise InvalidInputError(
-            f"report is for noise whose etas go as 1 / scale, and {type(leak.noise).__name__} is not: print(leak.summary())."
+            f"report needs noise whose etas are proportional to 1 / scale, and {type(leak.noise).__name__} is not: "
+            f"print(leak.summary())."
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.compose import make_column_selector
 
 from fisherleak._support.arrays import host
 from fisherleak._support.numbers import number
@@ -132,18 +133,30 @@ def apply_to_fitted(
 
 
 def _refuse_decided_by_data(policy: Policy, model: Any) -> None:
-    """Refuse class weights that follow from the labels, and penalties that were searched for: one row can change them."""
+    """Refuse class weights, columns and penalties that follow from the data: one row can change them."""
     own = final_estimator(checked_model(model))
     if getattr(own, "class_weight", None) is not None:
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with class_weight={own.class_weight!r}: weights follow from "
             "all labels, and no rule counts that. Fit with class_weight=None, or leave policy out."
         )
+    chosen = (columns for step in every_step(checked_model(model)) for *_, columns in getattr(step, "transformers", ()))
+    # names alone decide with a pattern, whatever cells hold
+    if any(callable(each) and not _by_name(each) for each in chosen):
+        raise InvalidInputError(
+            f"The policy '{policy.source}' cannot be checked for a ColumnTransformer that selects columns by a function: one "
+            "cell can change the type of a column, and with it what is selected. List the columns by name."
+        )
     if hasattr(model, "best_params_") or type(own).__name__.endswith("CV"):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked for a model that searched for its parameters: one row can change "
             "the choice, and no rule counts that. Fit the estimator with the parameters that you choose, or leave policy out."
         )
+
+
+def _by_name(selector: Any) -> bool:
+    """Whether a selector of scikit-learn goes by the names of columns alone."""
+    return type(selector) is make_column_selector and selector.dtype_include is None and selector.dtype_exclude is None
 
 
 def _weighted(fit: Fit) -> bool:
@@ -281,4 +294,4 @@ def _design(leak: Leakage, y: Any, settings: Settings, kind: Kind, people: Peopl
             f"A policy cannot be checked for this model: an audit of its table would leave out {what}. Leave the same out of "
             "X, and fit the model again."
         )
-    return design if people is None else replace(design, people=people)
+    return replace(design, people=people, unsettled={})  # the model says what its columns are, whatever they hold

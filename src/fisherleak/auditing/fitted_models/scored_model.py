@@ -20,6 +20,7 @@ from fisherleak.engine.fit.minimise import Fit, is_fit
 from fisherleak.engine.fit.training_data import codes_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -162,7 +163,7 @@ def _rows_of_parameters(model: Estimator, leak: Leakage, X: Any) -> tuple[Vector
         fills = gone[:, columns].astype(np.float64)
         # w c = w m + t: the fill is counted from the public centre
         M[:, columns] -= fills * host(filling.offsets)
-    if getattr(leak.noise, "shape", None) is None:
+    if covariance_of(leak.noise) is None:
         one = [np.ones((M.shape[0], 1))] * (leak.fits[0].intercept is not None)
         F = np.asarray(host(folding.frame), dtype=np.float64)
         # z = M F^-1 f

@@ -21,6 +21,7 @@ from fisherleak.auditing.report_summary import Summary
 from fisherleak.engine.jacobian import Jacobian, held_levels
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -248,7 +249,7 @@ def _from_frame(leak: Leakage, folding: Folding, scales: Sequence[Scale]) -> Vec
     fit, F = leak.fits[0], np.asarray(host(folding.frame), dtype=np.float64)
     d, K, intercept = len(scales), fit.outputs, fit.intercept is not None
     # theta' = S (w, b) with S the way to scaled features, and (w, b) = F^-1 f where noise acts in the frame
-    raw = np.eye(d + int(intercept)) if getattr(leak.noise, "shape", None) is not None else np.linalg.inv(F)
+    raw = np.eye(d + int(intercept)) if covariance_of(leak.noise) is not None else np.linalg.inv(F)
     own = raw * np.array([*(scale.scale for scale in scales), *(1.0,) * intercept])[:, None]
     if intercept:
         own[d] = raw[d] + np.array([scale.centre for scale in scales]) @ raw[:d]

@@ -55,10 +55,10 @@ SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
 TENTH = 0.1
 """The share of a value that is revealed at most where no limit was set."""
 NOT_ASKED = (
-    "No noise was given, so the scale is the least at which no number{} of {} in the table is revealed by more than 10 %; "
-    "the choices say what others reveal and cost."
+    "No noise was given, so the scale is the least at which at most 10 % of any numeric value{} of {} in the table is "
+    "revealed. The choices say what other scales reveal and cost."
 )
-EVEN = "A yes or no, taken as 0 or 1, counts there as a number of spread 1/2."
+EVEN = "A column of two values counts there as 0 and 1, with a standard deviation of 1/2."
 
 
 def choose_noise(trained: Trained, plan: Plan, rows: RowFigures, rms: Any) -> NoiseChoice:
@@ -91,7 +91,8 @@ def choose_noise(trained: Trained, plan: Plan, rows: RowFigures, rms: Any) -> No
             note += " The gate is met by construction; give the noise you plan to use with `noise` to test it."
         return NoiseChoice(noise, "calibrated", note, limit)
     note = (
-        f"No noise was given, so the scale is that at which the most exposed {whose} has an eta of 1. It is no advice."
+        f"No noise was given, so the scale is that at which the most exposed {whose} has an eta of 1. That is not a "
+        f"recommendation."
     )
     return NoiseChoice(noise, "default", note)
 

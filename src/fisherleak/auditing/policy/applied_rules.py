@@ -24,6 +24,7 @@ from fisherleak.auditing.exposure.revealed import (
 )
 from fisherleak.auditing.policy.copied_data import refuse_copies, refuse_disguised, refuse_narrow, sampled_rows
 from fisherleak.auditing.policy.disclosed_beside_noise import (
+    NOT_REVEALED,
     refuse_bounds_of_few,
     refuse_told_anyway,
     refuse_told_by_model,
@@ -102,36 +103,47 @@ def check_marks(policy: Policy, design: Design, names: Collection[str]) -> None:
     for name in names:
         if name in design.open_marks:
             raise InvalidInputError(
-                f"The policy '{policy.source}' has a limit in the unit of '{name}': nothing in the table settles whether the "
-                'marks in its numbers are decimal ones or stand between thousands. Write decimal = "," or "." under '
+                f"The policy '{policy.source}' has a limit in the unit of '{name}': the table does not show whether the "
+                'marks in its numbers are decimal marks or thousands separators. Write decimal = "," or "." under '
                 "[require] in the policy, and give the same as `decimal`."
             )
 
 
 def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> None:
-    """Refuse what a few rows, or one person, settle: decimal marks, what columns are taken for, whether a row is a total."""
+    """Refuse what a few rows, or one person, settle: decimal marks, what columns are taken for, whether a row is a total.
+
+    With another kind of one column each rule says something else, of other columns too: they are known, or not used.
+    """
     member, target = bool(policy.section("membership")), design.target.name
+    others = any(policy.section(name) for name in policy.sections if name not in (*NOT_REVEALED, "membership"))
+    stated = {name for name, own in policy.section("columns").items() if "kind" in own}
     known = {feature.name for feature in design.features} | {target}
     whose = "one row" if design.people is None else "the rows of one person"
     for name in (n for n in design.marks if n in design.few_settle_marks & (known if member else known & {*ruled})):
         raise InvalidInputError(
-            f"{FEWEST_ROWS} cells, or fewer, or {whose}, settle whether the marks in the numbers of '{name}' are decimal ones "
-            "or stand between thousands. A few rows decide the unit of all, and no rule of the policy "
+            f"Only {FEWEST_ROWS} cells or fewer, or {whose}, show whether the marks in the numbers of '{name}' are decimal "
+            "marks or thousands separators. A few rows decide the unit of the column, and no rule of the policy "
             f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
             "give the same as `decimal`."
         )
-    if not member:
-        return
-    if design.summed:
+    if design.header_by_one_row and (member or others):
         raise InvalidInputError(
-            "The last row is left out as a total of the others, so that one row decides it. "
+            f"Without one row the header of {design.source} might be read in another place, and its columns be others. No rule "
+            f"of the policy '{policy.source}' counts that: write the names into its first line, with nothing but rows below, "
+            "and give `header=True`."
+        )
+    if member and design.summed:
+        raise InvalidInputError(
+            "The last row is left out because it looks like a total of the others, and one row can change that. "
             f"No rule of the policy '{policy.source}' counts that: take the total out of the table, or keep that row with "
             "`keep_total=True`."
         )
     categories = {column.name for column in design.columns if column.kind == "category"}
-    for name, what in design.unsettled.items():
-        if what == "use" and name in categories and design.people is None:
+    for name, what in design.unsettled.items() if member or others else ():
+        if what == "use" and name in categories and design.people is None and not others:
             continue  # rows that decide it are recognised
+        if name in stated and not member:
+            continue  # with another kind than the policy states nothing is checked
         if name == target:
             raise InvalidInputError(
                 f"Without {whose} the target '{name}' might be read as something else: numbers, text or dates. A release shows "
@@ -236,7 +248,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
     refuse_told_anyway(design, policy.source, ruled, found.spreads, plan.released)
     if design.held_out:
         _check_split(policy, design, ruled)
-    if "model" not in policy.section("require") and (design.target.name in ruled or policy.section("membership")):
+    if "model" not in policy.section("require") and any(name not in NOT_REVEALED for name in policy.sections):
         refuse_told_by_model(design, policy.source)
     if plan.quick and (found.attacked or policy.section("attacks")):
         raise InvalidInputError(
@@ -254,13 +266,13 @@ def apply_to_model(policy: Policy, design: Design, settings: Settings, plan: Pla
     for name in found.with_eta(design):
         if name not in shares:
             raise InvalidInputError(
-                f"The policy '{policy.source}' limits max_eta of '{name}', which is no number: how far a release moves with "
-                "another value of it is not measured for a fitted model. Limit max_attack."
+                f"The policy '{policy.source}' limits max_eta of '{name}', which is no numeric column: how much "
+                "another value of it moves a release is not measured for a fitted model. Limit max_attack."
             )
     if design.people is not None and policy.section("groups"):
         raise InvalidInputError(
             f"The rules under [groups] of the policy '{policy.source}' cannot be checked for a fitted model with `person`: "
-            "leave them, or `person`, out."
+            "leave these rules out, or leave `person` out."
         )
     refuse_told_of_model(design, policy.source, ruled, found.spreads, leak)
     return found
@@ -326,7 +338,7 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
     for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found), target.few).items():
         if key not in found and target.unlike_data and "model" not in policy.section("require"):
             raise InvalidInputError(
-                f"`model` decides whether the target '{target.name}' is a number or a class, other than its values do, and "
+                f"By its values the target '{target.name}' would be of another kind than `model` takes it for, and "
                 f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers it: leave `model` out, or write "
                 f'model = "{target.kind}" under [require] in the policy.'
             )
@@ -404,12 +416,13 @@ def _stated_spreads(policy: Policy, design: Design, given: Mapping[str, float]) 
     for name, value in stated.items():
         if name not in own:
             raise InvalidInputError(
-                f"The policy '{policy.source}' states a spread of '{name}', which is no number of this model: remove it."
+                f"The policy '{policy.source}' states a spread of '{name}', which is no numeric column of this model: remove "
+                f"it."
             )
         if own[name] > OTHER_UNIT * value:
             raise InvalidInputError(
-                f"The policy '{policy.source}' states a spread of {value:g} for '{name}', and its values vary by "
-                f"{number(own[name], 2)}: check the unit. The limits on it are in that of the policy."
+                f"The policy '{policy.source}' states a spread of {value:g} for '{name}', whose standard deviation is "
+                f"{number(own[name], 2)}: check the unit. Limits on this column are in the unit of the policy."
             )
     for name, value in given.items():
         if stated.get(name) != value:
@@ -434,9 +447,9 @@ def _check_split(policy: Policy, design: Design, ruled: Collection[str]) -> None
     about += [f"the classes of '{target.name}'"] * (bool(target.classes) and limited)
     if about:
         raise InvalidInputError(
-            f"The policy '{policy.source}' has rules on {' and '.join(about)}, and the release holds rows out: without one "
-            "row, or with another class of one, other rows would be held out, which no rule counts. Use `held_out=0`: the "
-            "model is then trained on all rows."
+            f"The policy '{policy.source}' has rules on {' and '.join(about)}, and the release holds rows out. If one row "
+            "were removed, or had another class, other rows would be held out, and no rule counts that. Use `held_out=0`: "
+            "the model is then trained on all rows."
         )
 
 
@@ -467,8 +480,8 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
     """Refuse a policy without a single rule that applies, and a section about columns that are not there."""
     if policy.section("attacks") and not guessable:
         raise InvalidInputError(
-            f"The rules under [attacks] of the policy '{policy.source}' cannot be checked: the model uses no category and no "
-            "column of two values. Remove them; max_revealed limits numbers."
+            f"The rules under [attacks] of the policy '{policy.source}' cannot be checked: the model uses no categorical "
+            "column and no column of two values. Remove them; max_revealed limits numeric columns."
         )
     others = any(policy.section(name) for name in policy.sections if name not in ("columns", "label"))
     if not values and not others:
@@ -493,8 +506,8 @@ def _check_missing(found: AppliedRules, design: Design) -> None:
             )
         if feature.filled and found.columns[name] and _is_far(feature):
             raise InvalidInputError(
-                f"Missing values of '{name}' are filled with the centre of its bounds, which is far from the values that are "
-                f"there (beyond them, or more than {FAR:g} spreads from their mean). It shows who lacks a value, and no rule "
+                f"Missing values of '{name}' are filled with the centre of its bounds, which is far from the other values "
+                f"(beyond them, or more than {FAR:g} spreads from their mean). That shows who lacks a value, and no rule "
                 f"of the policy '{policy.source}' counts that: declare bounds whose centre lies among the values, {remedy}"
             )
 

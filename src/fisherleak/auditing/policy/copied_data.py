@@ -104,8 +104,8 @@ def refuse_copies(design: Design, source: str, rows: SampledRows, of_columns: bo
     told = _told_columns(design, rows) if gains else None
     if told is not None:
         raise InvalidInputError(
-            f"'{told[1]}' nearly reveals '{told[0]}', so that it is guessed without the release too, and max_gain of the "
-            f"policy '{source}' would pass too easily. Leave one of them out with `drop={[told[1]]!r}`."
+            f"'{told[1]}' nearly reveals '{told[0]}'. An attacker then guesses '{told[0]}' without the release, and max_gain "
+            f"of the policy '{source}' would pass too easily. Leave one of them out with `drop={[told[1]]!r}`."
         )
 
 
@@ -205,14 +205,14 @@ def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
         count = nearly_values(_there(rows.X[:, feature.columns[0]])) if feature.has_share else 0
         if count == 2 or (count and not feature.few):
             raise InvalidInputError(
-                f"All but fewer than {FEWEST_ROWS} rows have one of {count} values of '{feature.name}', or nearly, and it "
-                f"would be measured as a number: write these {count} values alone, so that it is attacked too, or write "
+                f"Fewer than {FEWEST_ROWS} rows have a value of '{feature.name}' that is not one of {count} values, or nearly "
+                f"so. It would be measured as a number: write these {count} values alone, so that it is attacked too, or write "
                 f'kind = "number" under [columns."{feature.name}"] in the policy \'{policy.source}\'.'
             )
         if feature.kind == "category" and _are_amounts(feature, rows.X):
             raise InvalidInputError(
-                f"The categories of '{feature.name}' differ in their digits only, and an attacker who names the next one is "
-                "close and counts as wrong: write the numbers alone, so that it is measured as a number, or write "
+                f"The categories of '{feature.name}' differ in their digits only. An attacker who guesses the next number is "
+                "nearly correct and counts as wrong: write the numbers alone, so that it is measured as a number, or write "
                 f'kind = "category" under [columns."{feature.name}"] in the policy \'{policy.source}\'.'
             )
     target, columns = design.target, policy.section("columns")
@@ -220,9 +220,9 @@ def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
     count = nearly_values(rows.y) if ruled and not target.classes and "model" not in policy.section("require") else 0
     if count == 2 or (count and not target.few):
         raise InvalidInputError(
-            f"All but fewer than {FEWEST_ROWS} rows have one of {count} values of the target '{target.name}', or nearly, and "
-            f'the model takes it as a number: write these {count} values alone, or write model = "{target.kind}" under '
-            f"[require] in the policy '{policy.source}'."
+            f"Fewer than {FEWEST_ROWS} rows have a value of the target '{target.name}' that is not one of {count} values, or "
+            f'nearly so. The model takes it as a number: write these {count} values alone, or write model = "{target.kind}" '
+            f"under [require] in the policy '{policy.source}'."
         )
 
 
@@ -234,8 +234,8 @@ def refuse_narrow(design: Design, source: str, names: Collection[str], rows: Sam
         if _shortest_half(_there(values)) < NARROW:
             where = "[label]" if name == design.target.name else f'[columns."{name}"]'
             raise InvalidInputError(
-                f"More than half of the values of '{name}' are the same, or nearly: the spread of the rows is not "
-                "what an outsider starts from. Write that spread, in the column's unit, as "
+                f"More than half of the values of '{name}' are the same, or nearly: the spread of the rows does not say "
+                "how uncertain an outsider is. Write an outsider's spread, in the column's unit, as "
                 f"spread under {where} in the policy '{source}'."
             )
 

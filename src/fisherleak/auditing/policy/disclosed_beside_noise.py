@@ -50,23 +50,23 @@ def refuse_told_anyway(
     if unframed:
         wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
         raise InvalidInputError(
-            f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds: another value of "
-            f"one {who} can change the public centre or scale, which reveals that value at any noise. Declare the least and "
-            f"the largest value that are possible with `bounds={{{wanted}}}`{again}."
+            f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds. Another value of "
+            f"one {who} can change the public centre or scale, which reveals that value however large the noise is. Declare "
+            f"the least and the largest possible value with `bounds={{{wanted}}}`{again}."
         )
     thin = _thin(design, features)
     for feature in features:
         if feature.kind == "category" and feature.at_edge:
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}': another value of one {who} can change "
-                "which of its categories a release names, which reveals that value at any noise. Declare all of them with "
-                f"`levels`, '(missing)' too where some are missing{again}."
+                "which of its categories a release names. That reveals the value however large the noise is. Declare all "
+                f"categories with `levels`, and '(missing)' too if some are missing{again}."
             )
         if feature.name in thin:
             raise InvalidInputError(
-                f"The policy '{source}' limits what is revealed of '{feature.name}', and nearly all have one value of it. A "
-                f"release without one {who} would leave the column out, which reveals that value at any noise: leave it out "
-                f"with `drop={[feature.name]!r}`{again}."
+                f"The policy '{source}' limits what is revealed of '{feature.name}', and nearly all rows have the same value "
+                f"of it. A release without one {who} would leave the column out. That reveals the value however large the "
+                f"noise is: leave the column out with `drop={[feature.name]!r}`{again}."
             )
     _refuse_few_of_class(design, source, ruled)
 
@@ -81,8 +81,8 @@ def refuse_told_of_model(
         name = next(name for name, bounded in moving.items() if not bounded)
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of '{name}': another value of one row can change the public centre "
-            f"or scale of a scaler, which reveals that value at any noise. Leave '{name}' out of scalers, let a StandardScaler "
-            "take it from X as it is, or give public='preprocessing' where centres and scales are public."
+            f"or scale of a scaler. That reveals the value however large the noise is. Leave '{name}' out of scalers, let a "
+            "StandardScaler take it directly from X, or give public='preprocessing' if centres and scales are public."
         )
     if unframed:
         wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
@@ -156,8 +156,8 @@ def refuse_told_by_model(design: Design, source: str) -> None:
             return
         who = "row" if design.people is None else "person"
         raise InvalidInputError(
-            f"The policy '{source}' limits what is revealed of the target '{target.name}', or who is in the table. The "
-            f"labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise: "
+            f"The labels of one {who} can decide that the model is {target.kind}, which a release shows at any noise. No rule "
+            f"of the policy '{source}' counts that: "
             f'write model = "{target.kind}" under [require] in the policy.'
         )
 

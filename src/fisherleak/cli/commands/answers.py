@@ -28,7 +28,9 @@ def answers(
     target: flags.Target = None,
     noise: Annotated[
         float | None,
-        typer.Option("--noise", metavar="SIGMA", help="The noise's standard deviation on each answer, in its unit."),
+        typer.Option(
+            "--noise", metavar="SIGMA", help="Standard deviation of the noise on each answer, in the answer's unit."
+        ),
     ] = None,
     of: Annotated[
         str,
@@ -112,6 +114,6 @@ def _check_noise(noise: float | None, of: str, released: Path | None) -> None:
             raise InvalidInputError("--of label draws from a model without noise: leave out --of, or --released.")
     elif (noise is None) != (of == "label"):
         raise InvalidInputError(
-            "--noise goes with --of score or probability, an answer without noise reveals without limit; --of label draws "
-            "instead."
+            "--of score and --of probability need --noise: an answer without noise has no limit on what it reveals. "
+            "--of label draws a label instead, without --noise."
         )

@@ -34,8 +34,8 @@ NOTHING_TO_TEST = (
     "noise cannot fail."
 )
 RENAMED = (
-    "The rules of the policy '{}' go by the names of columns, and --columns may give other names than the file's first line: "
-    "leave --header and --no-header out, so that a header is noticed, or write the names into the file."
+    "The rules of the policy '{}' use the names of columns, and --columns may replace names in the file's first line. "
+    "Leave out --header and --no-header, so that a first line of names is noticed, or write the names into the file."
 )
 SAME = (
     "model",
@@ -100,7 +100,8 @@ def audit(
             "--spread",
             metavar="COLUMN=X",
             autocompletion=columns_to_set,
-            help="What an outsider starts from about a number, in its unit (default: the column's own spread). Repeatable.",
+            help="How uncertain an outsider is about a numeric column: a standard deviation in its unit (default: the column's "
+            "own). Repeatable.",
         ),
     ] = None,
     attribute: Annotated[list[str] | None, flags.column("--attribute", help="Attack this column. Repeatable.")] = None,
@@ -144,12 +145,12 @@ def audit(
             "--metric",
             metavar="MEASURE",
             autocompletion=metrics,
-            help="The measure of utility that leads: auc, log-loss or accuracy of classes, r2 of numbers, deviance of counts "
+            help="The main measure of utility: auc, log-loss or accuracy of classes, r2 of numbers, deviance of counts "
             "(default: accuracy, or auc where a class of two has less than 30 % of the rows; r2; deviance).",
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option("--draws", metavar="N", help="Noisy copies behind each point of utility.")
+        int, typer.Option("--draws", metavar="N", help="Noisy models over which each utility is averaged.")
     ] = DRAWS,
     form: flags.Form,
     cluster: flags.Cluster = None,

@@ -41,7 +41,7 @@ def ledger(
         typer.Option(
             "--limit",
             metavar="X",
-            help="Say who is past this eta, in units as of 'release --eta'; exit status 1 if anyone is.",
+            help="List who is above this eta, in units as of 'release --eta'; exit status 1 if anyone is.",
         ),
     ] = None,
     form: flags.Form,

@@ -36,9 +36,7 @@ def release(
     target: flags.Target = None,
     attribute: Annotated[
         list[str] | None,
-        flags.column(
-            "--attribute", help="Limit the eta of this column alone. The limit is then in its unit. Repeatable."
-        ),
+        flags.column("--attribute", help="Limit the eta of this column alone, in the column's unit. Repeatable."),
     ] = None,
     over: flags.Over = "any-record",
     bounds: flags.Bounds = None,
@@ -52,7 +50,7 @@ def release(
         ),
     ] = None,
     balance: Annotated[
-        bool, typer.Option("--balance", help="Reweight rows with IRFIL before, weights counted; with --over max.")
+        bool, typer.Option("--balance", help="First reweight rows with IRFIL, and count the weights. Needs --over max.")
     ] = False,
     model: flags.Model = None,
     l2: Annotated[

@@ -22,7 +22,7 @@ def reproduce(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", metavar="DIR", help="The four data sets; downloaded if not here nor in FISHERLEAK_DATA."
+            "--data-dir", metavar="DIR", help="The four data sets; downloaded if neither here nor in FISHERLEAK_DATA."
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Gets figures, numbers and RESULTS.md.")] = Path(

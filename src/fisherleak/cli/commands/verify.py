@@ -25,9 +25,7 @@ def verify(
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(
-            "--ledger", metavar="FILE", help="The ledger that must record this release: an older copy of it does not."
-        ),
+        typer.Option("--ledger", metavar="FILE", help="The ledger that must record this release, in its latest copy."),
     ] = None,
     verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,

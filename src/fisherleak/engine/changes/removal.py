@@ -150,12 +150,12 @@ def check_fixed(jacobian: Jacobian) -> None:
         and (jacobian.fit.loss.quadratic or not _without_known(jacobian))
     ):
         raise UnsupportedModelError(
-            "membership() of a model of several outputs counts standard deviations that the softmax loss is fitted "
-            "behind, and no other preprocessing: measure with public='preprocessing'."
+            "For a model of several outputs, membership() counts the standard deviations of scalers before a softmax "
+            "model, and no other preprocessing: measure with public='preprocessing'."
         )
     if not _without_known(jacobian):
         raise InvalidInputError(
-            "Membership is measured with the scales that columns have without a row, which are known for standard deviations "
+            "Membership needs the scale of each column after a row is removed, which is known for standard deviations "
             "only: use StandardScaler, or measure with public='preprocessing'."
         )
 

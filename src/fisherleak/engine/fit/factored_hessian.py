@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
 
 from fisherleak._support.arrays import Array, cholesky_inverse, device, host, namespace
 from fisherleak._support.namespaces import Namespace
@@ -46,6 +47,11 @@ class Factor:
     core: Array
     condition: float
 
+    @property
+    def whole_factor(self) -> Factor | None:
+        """Itself: all of the Hessian is factored."""
+        return self
+
     def solve(self, vector: Array) -> Array:
         """H^-1 vector."""
         return self.scale * (self.core @ (self.scale * vector))
@@ -53,6 +59,28 @@ class Factor:
     def inverse(self) -> Array:
         """H^-1, of shape (p, p)."""
         return self.scale[:, None] * self.core * self.scale[None, :]
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """A Hessian that steps are taken with: its Cholesky factor, a third of the work of an inverse.
+
+    Parameters
+    ----------
+    scale : array of shape (p,)
+        1 / sqrt(diagonal of H).
+    lower : array of shape (p, p)
+        Cholesky factor of the Hessian scaled to unit diagonal, of NumPy.
+    """
+
+    scale: NDArray[np.float64]
+    lower: NDArray[np.float64]
+
+    def solve(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        """H^-1 vector."""
+        (potrs,) = get_lapack_funcs(("potrs",), (self.lower,))
+        found, _ = potrs(self.lower, self.scale * vector, lower=1)
+        return np.asarray(self.scale * found)
 
 
 @dataclass(frozen=True)
@@ -81,6 +109,11 @@ class Wide:
     penalty: Array
     intercept: bool
 
+    @property
+    def whole_factor(self) -> Factor | None:
+        """None: the Hessian was not made."""
+        return None
+
     def scaled(self, scale: Array) -> Wide:
         """The same with rows and columns of H times a scale, (p,)."""
         return replace(self, roots=self.roots * scale[None, :], penalty=self.penalty * scale**2)
@@ -107,6 +140,11 @@ class Wide:
         # to the last bit orthonormal: what is left of a row is the difference of numbers near one
         Vt = Vt + 0.5 * ((xp.eye(S.shape[0], dtype=S.dtype, device=device(S)) - Vt @ Vt.T) @ Vt)
         return over, U, S, Vt
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether rounding leaves an inverse."""
+        return not self.intercept or bool(self._border[1] > 0)
 
     @cached_property
     def _border(self) -> tuple[Array, Array]:
@@ -138,9 +176,9 @@ class Wide:
         K = over[:, None] * K * over[None, :]
         if not self.intercept:
             return K
-        g, s = self._border
-        if not float(s) > 0:
+        if not self.is_regular:
             return None
+        g, s = self._border
         top = xp.concat([K + g[:, None] * (g / s)[None, :], -(g / s)[:, None]], axis=1)
         last = xp.concat([-(g / s), xp.reshape(1.0 / s, (1,))])
         return xp.concat([top, last[None, :]], axis=0)
@@ -155,6 +193,32 @@ def gram(rows: Array, weights: Array, xp: Namespace) -> Array:
 def factorise(hessian: Array, names: Sequence[str], wide: Wide | None = None) -> Factor:
     """Factor H, or refuse it with its rank and the columns that are collinear; by its parts where it is of few rows."""
     xp = namespace(hessian)
+    scale, scaled = _scaled(hessian, names)
+    core = cholesky_inverse(scaled, xp) if wide is None else wide.scaled(scale).inverse()
+    if core is None:
+        raise SingularHessianError(_diagnosis(host(scaled), names))
+    condition = _one_norm(scaled, xp) * _one_norm(core, xp)
+    if not condition <= REFUSE_ABOVE:
+        raise SingularHessianError(_diagnosis(host(scaled), names))
+    return Factor(scale, core, condition)
+
+
+def triangle_of(hessian: NDArray[np.float64], names: Sequence[str]) -> Triangle:
+    """The same for steps alone, of NumPy; the condition number it is refused by is LAPACK's estimate."""
+    scale, scaled = _scaled(hessian, names)
+    potrf, pocon = get_lapack_funcs(("potrf", "pocon"), (scaled,))
+    lower, failed = potrf(scaled, lower=1, clean=0)
+    if not failed:
+        reciprocal, failed = pocon(lower, _one_norm(scaled, np), uplo="L")
+        failed = failed or not reciprocal * REFUSE_ABOVE >= 1.0
+    if failed:
+        raise SingularHessianError(_diagnosis(scaled, names))
+    return Triangle(scale, lower)
+
+
+def _scaled(hessian: Array, names: Sequence[str]) -> tuple[Array, Array]:
+    """1 / sqrt(diagonal of H), and H scaled to unit diagonal; refuses one whose diagonal is not above zero."""
+    xp = namespace(hessian)
     diagonal = xp.linalg.diagonal(hessian)
     if not bool(xp.all(diagonal > 0)):
         zero = [names[j] for j, value in enumerate(host(diagonal).tolist()) if not value > 0]
@@ -163,14 +227,7 @@ def factorise(hessian: Array, names: Sequence[str], wide: Wide | None = None) ->
             "(all zero, constant beside an intercept, or without weight). Drop it, or add an l2 penalty."
         )
     scale = 1.0 / xp.sqrt(diagonal)
-    scaled = scale[:, None] * hessian * scale[None, :]
-    core = cholesky_inverse(scaled, xp) if wide is None else wide.scaled(scale).inverse()
-    if core is None:
-        raise SingularHessianError(_diagnosis(host(scaled), names))
-    condition = _one_norm(scaled, xp) * _one_norm(core, xp)
-    if not condition <= REFUSE_ABOVE:
-        raise SingularHessianError(_diagnosis(host(scaled), names))
-    return Factor(scale, core, condition)
+    return scale, scale[:, None] * hessian * scale[None, :]
 
 
 def warn_if_near_singular(factor: Factor) -> None:

@@ -27,6 +27,7 @@ from fisherleak.engine.fit.risk import PerRow, Point, Risk, with_constant
 from fisherleak.engine.fit.training_data import TrainingData, training_data
 from fisherleak.engine.losses import LOSSES, Loss, get_loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
+from fisherleak.engine.losses.multi_output import is_squared_numbers
 from fisherleak.engine.magnitudes import check_penalty
 from fisherleak.errors import NotAtMinimumError, SingularHessianError
 from fisherleak.rows import sum_rows
@@ -338,7 +339,7 @@ def _fit(risk: Risk, theta: Array, at: Point, factor: Factor, steps: int) -> Fit
 
 def one_by_one(fit: Fit) -> tuple[Fit, ...]:
     """A model of several numbers as one model of each: the squared loss ties nothing between them."""
-    assert fit.loss.quadratic
+    assert is_squared_numbers(fit.loss)
     p = int(fit.centred_theta.shape[0]) // fit.outputs
     found = []
     for k in range(fit.outputs):

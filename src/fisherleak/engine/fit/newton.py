@@ -20,11 +20,12 @@ from typing import TypeVar
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, is_lazy, namespace
-from fisherleak.engine.fit.factored_hessian import Factor, Wide
+from fisherleak.engine.fit.factored_hessian import Factor, Triangle, Wide
 from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.errors import FisherleakError, NotConvergedError, SeparableClassesError, SingularHessianError
 
-Found = TypeVar("Found", Factor, Factor | Wide)
+Stepping = Factor | Triangle | Wide
+Found = TypeVar("Found", Factor, Stepping)
 OPPOSED = 1e-8
 """A direction counts as harming no row if the most harmed one loses no more than this part of what the most helped gains."""
 MOST_NAMED = 3
@@ -42,7 +43,7 @@ def _separable(risk: Risk) -> SeparableClassesError:
     )
 
 
-def refuse_separated_group(risk: Risk, step: Array, factor: Factor | Wide) -> None:
+def refuse_separated_group(risk: Risk, step: Array, factor: Stepping) -> None:
     """Refuse a step along which the loss falls for ever."""
     if not risk.separable or risk.l2 > 0:
         return
@@ -51,13 +52,13 @@ def refuse_separated_group(risk: Risk, step: Array, factor: Factor | Wide) -> No
         raise _separable(risk)
     if helped > 0 and harmed <= OPPOSED * helped:
         raise SeparableClassesError(
-            f"The {risk.loss.name} fit did not converge: along {growing(risk, step, factor)} it can improve for some rows "
-            "for ever and worsens for none, so the minimiser may lie at infinity (a group whose labels are all equal). Add an "
-            "l2 penalty, or merge or drop the group."
+            f"The {risk.loss.name} fit did not converge: along {growing(risk, step, factor)} the loss of some rows falls "
+            "for ever and that of no row rises, so the minimiser may lie at infinity (a group whose labels are all equal). Add "
+            "an l2 penalty, or merge or drop the group."
         )
 
 
-def growing(risk: Risk, step: Array, factor: Factor | Wide) -> str:
+def growing(risk: Risk, step: Array, factor: Stepping) -> str:
     """The columns that a step moves most, each counted in its own unit, for a message."""
     d = risk.X.shape[1]
     # several outputs have a row of parameters each
@@ -92,7 +93,7 @@ FEW_PER_PARAMETER = 20
 """The few must be at least this many times as many as parameters, or they tell little of where the minimum is."""
 
 
-def started(risk: Risk) -> tuple[Array, Point, Factor]:
+def started(risk: Risk) -> tuple[Array, Point, Stepping]:
     """Where Newton's method starts.
 
     At the minimum over a few of many rows, where they have one; else at zero. Where one label is so large that no other
@@ -100,10 +101,11 @@ def started(risk: Risk) -> tuple[Array, Point, Factor]:
     """
     few = _minimum_of_few(risk)
     start = risk.start() if few is None else few
-    at = risk.at(start, curvature=True)
+    at = risk.at(start, curvature=True, whole=risk.loss.quadratic)
     try:
-        return start, at, risk.factor(at)
+        return start, at, risk.stepping(at)
     except SingularHessianError:
+        at = at if at.hessian is not None else risk.at(start, curvature=True)
         assert at.hessian is not None
         xp = namespace(start)
         diagonal = xp.linalg.diagonal(at.hessian)[: risk.X.shape[1]]
@@ -131,13 +133,13 @@ def _minimum_of_few(risk: Risk) -> Array | None:
 
 
 def newton(
-    risk: Risk, theta: Array, at: Point, factor: Factor, near: float = ROUNDED
+    risk: Risk, theta: Array, at: Point, factor: Stepping, near: float = ROUNDED
 ) -> tuple[Array, Point, Factor, int]:
     """Newton's method from a point and its factor until rounding stops it; then the point must be a minimum.
 
     With ``near`` above rounding it ends at a point that is so near the minimum.
     """
-    known: Factor | Wide = factor
+    known: Stepping = factor
     count = 0
     while count < MOST_STEPS:
         step = -known.solve(at.gradient)
@@ -159,7 +161,7 @@ def newton(
     else:
         raise _not_converged(risk, at, step, known)
     # the whole Hessian of many columns is factored once, at the end
-    return theta, at, known if isinstance(known, Factor) else _refactorise(risk, at, step, known, risk.factor), count
+    return theta, at, known.whole_factor or _refactorise(risk, at, step, known, risk.factor), count
 
 
 def _is_minimum(risk: Risk, theta: Array, at: Point, step: Array) -> bool:
@@ -189,7 +191,7 @@ def _descend(risk: Risk, theta: Array, at: Point, step: Array) -> tuple[Array, P
     return theta, None
 
 
-def _refactorise(risk: Risk, at: Point, step: Array, last: Factor | Wide, factored: Callable[[Point], Found]) -> Found:
+def _refactorise(risk: Risk, at: Point, step: Array, last: Stepping, factored: Callable[[Point], Found]) -> Found:
     """The Hessian was regular at the start: if it is not here, the parameters run away."""
     try:
         return factored(at)
@@ -197,7 +199,7 @@ def _refactorise(risk: Risk, at: Point, step: Array, last: Factor | Wide, factor
         raise _not_converged(risk, at, step, last) from None
 
 
-def _not_converged(risk: Risk, at: Point, step: Array, factor: Factor | Wide) -> NotConvergedError:
+def _not_converged(risk: Risk, at: Point, step: Array, factor: Stepping) -> NotConvergedError:
     if at.relative <= GOAL:
         what = f"the gradient vanishes but the parameters of {growing(risk, step, factor)} keep growing"
     else:

@@ -18,10 +18,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, like, namespace
+from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, is_numpy, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Json, Sums
-from fisherleak.engine.fit.factored_hessian import Factor, Wide, factorise, gram
+from fisherleak.engine.fit.factored_hessian import Factor, Triangle, Wide, factorise, gram, triangle_of
 from fisherleak.engine.fit.training_data import TrainingData
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
@@ -37,6 +37,8 @@ EVEN = 1e-8
 """Part of a common level below which predictions do not differ: the rounding of one level for all is no distance."""
 WIDE, MANY_COLUMNS = 4, 200
 """Columns are far more than rows if they are so many times as many, and no fewer than that."""
+MANY_PARAMETERS = 300
+"""From which on steps are taken without the inverse of the Hessian."""
 SMALLEST_BLOCK = 256
 """Rows below which products with blocks of several outputs are starved."""
 
@@ -71,7 +73,7 @@ class Point:
     wide: Wide | None = None
     """The parts of the Hessian, where rows are far fewer than parameters."""
 
-    def distance(self, factor: Factor | Wide) -> float:
+    def distance(self, factor: Factor | Triangle | Wide) -> float:
         """Newton decrement relative to the size of the model: see :class:`Fit`."""
         decrement = float(namespace(self.gradient).sum(self.gradient * factor.solve(self.gradient)))
         return math.sqrt(max(decrement, 0.0) / self.size) if self.size > 0 else 0.0
@@ -307,7 +309,7 @@ class Risk(TrainingData):
         H = None
         if hessian:
             H = of_pairs(hessian, self.reduced_loss.outputs, self.width, xp)
-            H = H + xp.eye(theta.shape[0], dtype=theta.dtype, device=device(theta)) * self.penalty[None, :]
+            H = with_diagonal(H, self.penalty)
         return Point(
             value=value + penalty,
             gradient=gradient,
@@ -327,9 +329,13 @@ class Risk(TrainingData):
             hessian = at.wide.whole()
         return factorise(hessian, self.parameter_names, at.wide)
 
-    def stepping(self, at: Point) -> Factor | Wide:
-        """What steps are taken with: the parts of the Hessian, where it was not made."""
-        return at.wide if at.hessian is None and at.wide is not None else self.factor(at)
+    def stepping(self, at: Point) -> Factor | Triangle | Wide:
+        """What steps are taken with: the parts of the Hessian where it was not made, or a triangle of a large one."""
+        if at.hessian is None:
+            return at.wide if at.wide is not None and at.wide.is_regular else self.factor(at)
+        if self.loss.quadratic or at.hessian.shape[0] < MANY_PARAMETERS or not is_numpy(at.hessian):
+            return self.factor(at)
+        return triangle_of(at.hessian, self.parameter_names)
 
     @property
     def _most(self) -> int | None:
@@ -416,6 +422,15 @@ def _explained(bends: Any, L: int) -> float:
     if L == 1:
         return float(linear[0] * (linear[0] / curvature[0, 0])) if curvature[0, 0] > 0 else 0.0
     return float(linear @ np.linalg.lstsq(curvature, linear, rcond=None)[0])
+
+
+def with_diagonal(matrix: Array, diagonal: Array) -> Array:
+    """A matrix that nothing else holds, with a diagonal added: in place where that can be."""
+    if is_numpy(matrix) and matrix.flags.writeable and matrix.flags.c_contiguous:
+        matrix.reshape(-1)[:: matrix.shape[0] + 1] += diagonal
+        return matrix
+    xp = namespace(matrix)
+    return matrix + xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix)) * diagonal[None, :]
 
 
 def _pairs(x: Array, A: Array, omega: Array, unit: bool, xp: Any) -> Sums:

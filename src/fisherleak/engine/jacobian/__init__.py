@@ -18,8 +18,10 @@ from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, local_directions, map_of
 from fisherleak.engine.losses.loss import Loss, ReducedLoss
+from fisherleak.engine.losses.multi_output import check_by_label
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
 from fisherleak.engine.noise import Noise
+from fisherleak.engine.noise.noise import covariance_of
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Jacobian:
         if is_disclosed(self.noise):
             return like(self.noise.root, self.B, xp) / self.noise.scale
         moved: Any = self.fit.uncentred(xp.eye(self.B.shape[1], dtype=self.B.dtype, device=device(self.B)))
-        if self.folding is not None and getattr(self.noise, "shape", None) is None:
+        if self.folding is not None and covariance_of(self.noise) is None:
             moved = _framed(moved, self.folding.frame, self.fit)
         # W of section 1.2, over the noise's own scale
         W = self.noise.unit_information_root(moved.shape[0])
@@ -282,6 +284,8 @@ def jacobian_of(
     parameters for centred rows, and neither on that frame nor on what imputers fill in.
     """
     # B = W H^-1 of section 1.2: H^-1 of centred rows, turned to the parameters that are released, then W
+    if fit.loss.several:
+        check_by_label(fit.loss, fit.outputs)
     B: Any = fit.factor.inverse()
     theta = fit.centred_theta
     xp, size = namespace(theta), B.shape[0]
@@ -293,7 +297,7 @@ def jacobian_of(
         theta = xp.concat([theta, xp.zeros_like(folding.filling.slopes)])
     if is_disclosed(noise):
         return Jacobian(fit, X, y, like(noise.root, B, xp) @ B, theta, attributes, noise.rescaled(1.0), folding)
-    if folding is not None and getattr(noise, "shape", None) is None:
+    if folding is not None and covariance_of(noise) is None:
         B = _framed(B, folding.frame, fit)
     W = noise.unit_information_root(B.shape[0])
     if W is not None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fisherleak._support.arrays import Array, like, namespace
 from fisherleak.engine.losses.loss import Labels, Loss, Matrix, identity_curvature
+from fisherleak.errors import UnsupportedModelError
 
 
 def tangent_basis(k: int) -> Matrix:
@@ -211,3 +212,44 @@ def _signs_gradient(Z: Array, y: Array) -> Array:
 CLASS_TARGETS = replace(
     SEVERAL_NUMBERS, value=_signs_value, r=_signs_gradient, c=_one_hot, labels=SOFTMAX.labels, classes=True
 )
+
+
+def is_squared_numbers(loss: Loss) -> bool:
+    """Whether it is half the squared error of several numbers, which ties nothing between them."""
+    own = SEVERAL_NUMBERS
+    return not loss.classes and (loss.value, loss.r, loss.a, loss.c) == (own.value, own.r, own.a, own.c)
+
+
+OF_OWN = (SOFTMAX, ONE_AGAINST_REST, SEVERAL_NUMBERS, CLASS_TARGETS)
+TRIED = np.array([s * v for v in (0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0) for s in (1.0, -1.0)])
+"""Labels that ``c`` of a loss from outside is tried on, where it accepts them."""
+SAME = 1e-6
+"""Relative difference of gradients that rounding explains."""
+
+
+@lru_cache(maxsize=64)
+def check_by_label(loss: Loss, K: int) -> None:
+    """Refuse a loss of K outputs from outside whose ``c`` is not how its gradient moves with the label of every row.
+
+    Between two labels at the same predictors, :math:`Q^T (r(z, y') - r(z, y)) = c (y' - y)`, classes as one-hot vectors in
+    their frame (section 1.1): c is one matrix for all rows, so that this holds for any two labels, near or far.
+    """
+    if loss in OF_OWN or loss.frame is None:
+        return
+    rng, known = np.random.default_rng(0), TRIED[np.asarray(loss.labels.accepts(TRIED), dtype=bool)]
+    Z = np.concatenate([size * rng.standard_normal((16, K)) for size in (0.1, 1.0, 10.0)])
+    known = np.arange(K, dtype=np.float64) if loss.classes else known
+    if known.size > 1:
+        one, other = (rng.choice(known, size=(len(Z),) if loss.classes else Z.shape) for _ in range(2))
+        turned = np.eye(K)[other.astype(int)] - np.eye(K)[one.astype(int)] if loss.classes else other - one
+        moved = turned @ (tangent_basis(K) if loss.classes else np.eye(K))
+        gradients = (np.asarray(loss.r(Z, other)) - np.asarray(loss.r(Z, one))) @ loss.frame(K)
+        c = np.asarray(loss.c(Z, one))
+        if c.shape == (1, gradients.shape[1], moved.shape[1]):
+            told = moved @ c[0].T
+            if np.all(np.abs(gradients - told) <= SAME * (np.abs(gradients).max() + np.abs(told).max())):
+                return
+    raise UnsupportedModelError(
+        f"The loss {loss.name!r} has several outputs, and its gradient does not move with the label of every row as its c "
+        "says, one matrix of shape (1, L, q) for all rows: correct c, or fit each output by itself."
+    )

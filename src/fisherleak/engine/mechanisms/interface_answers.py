@@ -17,6 +17,7 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Answers:
     def independent(self) -> bool:
         """Whether the answers may be taken block by block."""
         # of a noise from outside nobody knows that its components are independent
-        return type(self.noise) in (Gaussian, Laplace, Bounded) and getattr(self.noise, "shape", None) is None
+        return type(self.noise) in (Gaussian, Laplace, Bounded) and covariance_of(self.noise) is None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -189,8 +190,9 @@ class SampledLabels:
             )
         if not loss.labels.binary and np.any(np.abs(z) > FARTHEST):
             raise InvalidInputError(
-                f"X_query must have scores between -{FARTHEST:g} and {FARTHEST:g} for labels that are drawn as counts; query "
-                f"{int(np.argmax(np.abs(z) > FARTHEST))} of its block has not. Drop it, or use fisherleak.Answers with noise."
+                f"SampledLabels of counts needs queries with scores between -{FARTHEST:g} and {FARTHEST:g}; query "
+                f"{int(np.argmax(np.abs(z) > FARTHEST))} of its block has another score. Drop it, or use fisherleak.Answers "
+                f"with noise."
             )
         # g^2 of a draw is the curvature: p (1 - p), or e^z of a count (section 3.6)
         return np.asarray(np.sqrt(loss.a(z, z)))
@@ -280,8 +282,8 @@ def _check_sizes(features: Vector, scale: float) -> None:
     if np.any(too_large):
         row = int(np.argmax(np.any(too_large, axis=1)))
         raise InvalidInputError(
-            f"X_query must be below {LARGEST_QUERY * min(scale, 1.0):g} behind the preprocessing, {LARGEST_QUERY:g} times the "
-            f"noise's scale where that is below one; row {row} is not. Drop it: such a query is never asked."
+            f"X_query must be below {LARGEST_QUERY * min(scale, 1.0):g} behind the preprocessing: {LARGEST_QUERY:g}, times the "
+            f"noise scale if that is below one. Row {row} is larger. Drop it."
         )
 
 
@@ -297,7 +299,7 @@ def _answers_of_each(of: str, fit: Fit) -> int:
     if of != "score" and not fit.loss.shares:
         what = "SampledLabels" if of == "label" else "of='probability'"
         raise InvalidInputError(
-            f"{what} of several outputs is for classes with the softmax loss, whose probabilities the model gives; this "
+            f"With several outputs, {what} needs the softmax loss, which gives probabilities of classes; this "
             f"model's loss is {fit.loss.name}: use fisherleak.Answers with of='score'."
         )
     return fit.outputs

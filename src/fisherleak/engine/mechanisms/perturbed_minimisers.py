@@ -77,8 +77,8 @@ def check_tilt(fit: Fit, X: Vector, y: Vector, scale: float) -> None:
     ends = [abs(float(np.sum(omega * fit.loss.r(np.full(len(y), side * FARTHEST), y)))) for side in (-1.0, 1.0)]
     if min(ends) < FREE * scale:
         raise InvalidInputError(
-            f"scale is {scale:g}, and must be at most {min(ends) / FREE:.4g} here: the free intercept is held by the labels "
-            "alone, and a larger perturbation of it leaves no minimum. Use a smaller scale, or fit without an intercept."
+            f"scale is {scale:g}, and must be at most {min(ends) / FREE:.4g} here: the intercept has no penalty, and "
+            "a larger perturbation of it leaves no minimum. Use a smaller scale, or fit without an intercept."
         )
 
 

@@ -18,14 +18,9 @@ from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.mechanisms.perturbed_minimisers import check_tilt, minima
 from fisherleak.engine.noise.add_noise_and_round import NoisePanel
-from fisherleak.engine.noise.calibration_record import (
-    Calibration,
-    calibration_in,
-    calibration_told,
-    check_scale,
-    has_own_shape,
-)
+from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told, has_own_shape
 from fisherleak.engine.noise.gaussian import EqualByShape, checked_shape
+from fisherleak.engine.noise.noise import check_scale
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:

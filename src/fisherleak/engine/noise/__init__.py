@@ -16,9 +16,9 @@ from typing import Any
 from fisherleak._support.checks import nearest
 from fisherleak.engine.noise.add_noise_and_round import drawn, grid_of, released
 from fisherleak.engine.noise.bounded import Bounded
-from fisherleak.engine.noise.calibration_record import Noise, check_noise
 from fisherleak.engine.noise.gaussian import Gaussian
 from fisherleak.engine.noise.laplace import Laplace
+from fisherleak.engine.noise.noise import Noise, check_noise
 from fisherleak.errors import InvalidInputError
 
 __all__ = [

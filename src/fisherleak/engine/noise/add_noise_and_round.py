@@ -20,7 +20,8 @@ from scipy.special import ndtri
 from fisherleak._support.arrays import Array
 from fisherleak._support.namespaces import Vector
 from fisherleak._support.notebook import panel
-from fisherleak.engine.noise.calibration_record import Noise, calibration_of, check_noise
+from fisherleak.engine.noise.calibration_record import calibration_of
+from fisherleak.engine.noise.noise import Noise, check_noise, covariance_of
 from fisherleak.errors import InvalidInputError
 
 STEPS = 1024
@@ -96,7 +97,7 @@ class NoisePanel:
     """How a notebook shows a noise, or a mechanism that draws it."""
 
     def _repr_html_(self: Any) -> str:
-        shape = getattr(self, "shape", None)
+        shape = covariance_of(self)
         pairs: list[tuple[str, object]] = [("scale", f"{float(self.scale):.6g}")]
         pairs += [] if shape is None else [("shape", f"its own, for {len(shape)} parameters")]
         return panel(f"{type(self).__name__} noise", pairs, "On every released parameter.")

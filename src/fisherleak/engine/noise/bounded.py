@@ -11,7 +11,8 @@ import numpy as np
 
 from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise.add_noise_and_round import OneDraw
-from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told
+from fisherleak.engine.noise.noise import check_scale
 
 STEPS_TO_QUANTILE = 12
 """Newton's steps, or halvings of an interval, to a quantile of bounded noise."""

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import as_array, host
 from fisherleak._support.namespaces import Json, Sums, Vector
 from fisherleak.engine.noise.add_noise_and_round import OneDraw
-from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told
+from fisherleak.engine.noise.noise import check_scale
 from fisherleak.errors import InvalidInputError
 
 UNSYMMETRIC = 1e-8

@@ -11,7 +11,8 @@ import numpy as np
 
 from fisherleak._support.namespaces import Json, Vector
 from fisherleak.engine.noise.add_noise_and_round import OneDraw
-from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told, check_scale
+from fisherleak.engine.noise.calibration_record import Calibration, calibration_in, calibration_told
+from fisherleak.engine.noise.noise import check_scale
 
 
 @dataclass(frozen=True)

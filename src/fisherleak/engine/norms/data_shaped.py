@@ -24,6 +24,7 @@ from fisherleak.engine.fit.minimise import one_by_one
 from fisherleak.engine.information import Information, Product, Release, TableInformation
 from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.perturbation import Attribute
+from fisherleak.engine.losses.multi_output import is_squared_numbers
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, Spectrum, check_squared
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.norms.kernels import is_compiled
@@ -89,13 +90,13 @@ class DataShaped(TableInformation):
 
     @classmethod
     def of_outputs(cls, jacobian: Jacobian, mechanism: SelfShaped) -> DataShaped:
-        """Of the squared loss; softmax is refused by name."""
+        """Of the squared loss of numbers; every other loss of several outputs is refused by name."""
         name, fit = type(mechanism).__name__, jacobian.fit
-        if not fit.loss.quadratic:
+        if not is_squared_numbers(fit.loss):
             raise UnsupportedModelError(
-                f"{name} is known for models of one output, and of several numbers (squared loss); this one has "
-                f"{fit.coef.shape[0]} classes, whose perturbed minima have no density in closed form here: use noise on its "
-                "parameters, fisherleak.Gaussian."
+                f"{name} is known for models of one output, and of several numbers with the package's squared loss; this one "
+                f"has {fit.coef.shape[0]} outputs and the loss {fit.loss.name!r}: use noise on its parameters, "
+                "fisherleak.Gaussian."
             )
         if jacobian.folding is not None:
             raise InvalidInputError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from fisherleak.engine.jacobian.folding import Filling
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Mask = NDArray[np.bool_]
 STRATEGIES = ("mean", "median", "constant")
@@ -63,12 +66,22 @@ class CentreImputer(impute.SimpleImputer):  # type: ignore[misc]
 
 
 def indicator_of(step: Estimator, columns: NDArray[np.int64]) -> Any:
-    """An imputer's indicator of missing values in some of its columns."""
-    made = impute.MissingIndicator(missing_values=step.missing_values, error_on_new=False)
-    mask = np.zeros((1, step.n_features_in_), dtype=bool)
-    mask[0, columns] = True
-    made._fit(mask, precomputed=True)
-    return made
+    """An imputer's indicator of missing values in some of its columns: that of an imputer of one row that lacks these."""
+    mark = step.missing_values
+    numeric = isinstance(mark, (int, float, np.number))
+    # a value that is not the mark: of numbers one or zero, of texts any other
+    there: Any = float(mark == 0) if numeric else f"not {mark}"
+    row = np.full((1, step.n_features_in_), there, dtype=np.float64 if numeric else object)
+    row[0, columns] = mark
+    made = impute.SimpleImputer(
+        missing_values=mark, strategy="constant", fill_value=there, add_indicator=True, keep_empty_features=True
+    )
+    return made.fit(row).indicator_
+
+
+def has_public_centres(step: Any) -> TypeIs[CentreImputer]:
+    """Whether an imputer fills gaps with public centres, and learned none."""
+    return isinstance(step, CentreImputer)
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ def fills_of(step: Estimator) -> list[Fill | None]:
     if empty:
         raise InvalidInputError(f"Column '{empty[0]}' has no value at all, so SimpleImputer leaves it out: drop it.")
     indicators = 0 if step.indicator_ is None else len(step.indicator_.features_)
-    strategy = "constant" if isinstance(step, CentreImputer) else step.strategy
+    strategy = "constant" if has_public_centres(step) else step.strategy
     return [*(Fill(strategy, value) for value in values), *[None] * indicators]
 
 

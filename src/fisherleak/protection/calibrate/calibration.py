@@ -45,6 +45,7 @@ from fisherleak.engine.noise.calibration_record import (
     keeps_calibration,
     read_over,
 )
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
@@ -421,8 +422,9 @@ def _check_near_minimum(leakage: Leakage, noise: Noise) -> None:
     moved = measurement(leakage.with_noise(noise)).moved
     if not moved <= MOST_MOVED:
         raise InvalidInputError(
-            f"The model is {number(moved)} noise deviations from its minimum ({MOST_MOVED:g} at most), where the limit holds: "
-            "fit with a smaller tol, 1e-10 say, and more iterations. PrivateRelease and protect go to the minimum themselves."
+            f"The limit holds at the model's minimum, and the model is {number(moved)} noise deviations away ({MOST_MOVED:g} "
+            "at most): fit with a smaller tol, 1e-10 say, and more iterations. PrivateRelease and protect go to the minimum "
+            "themselves."
         )
 
 
@@ -438,7 +440,7 @@ def _rows_at_once(leakage: Leakage, person: VectorLike, most: int | None) -> int
         return 1
     if person is None or most is None:
         raise InvalidInputError(
-            "person and rows_per_person go together: whose row each is, and how many of them anyone may have."
+            "person and rows_per_person go together: whose row each is, and how many rows a person may have."
         )
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or not most >= 1:
         raise InvalidInputError(f"rows_per_person must be a whole number, 1 or more; got {most!r}.")
@@ -456,7 +458,7 @@ def _rows_at_once(leakage: Leakage, person: VectorLike, most: int | None) -> int
 def _in_declared_frame(leakage: Leakage, bounds: Any) -> Leakage:
     """Folded scalers with the scales and centres that declared bounds give: noise without a shape acts there."""
     known = measurement(leakage)
-    if getattr(known.noise, "shape", None) is not None or not bounds or not known.frames:
+    if covariance_of(known.noise) is not None or not bounds or not known.frames:
         return leakage
     allowed_records(bounded_release(leakage), known.table, bounds)  # refuses bounds that are none
     return known.within({**frame_of_indicators(leakage), **bounds})
@@ -484,8 +486,8 @@ def _asked_gap(gap: Any, shape: Any, over: Any) -> float:
     searched_for = isinstance(shape, str) and shape == "least-loss" and over != ANY_RECORD
     if not (is_leakage(shape) or searched_for):
         raise InvalidInputError(
-            "gap is for noise of least loss for the rows present, shape='least-loss' without over='any-record', or for public "
-            f"rows; got gap={gap!r} without it. Leave it out."
+            f"gap={gap!r} needs shape='least-loss' for the rows present (not over='any-record'), or a shape from public rows. "
+            "Leave it out."
         )
     return check_positive(gap, "gap")
 
@@ -517,8 +519,13 @@ def enough(noise: Noise, current: float, target: float) -> Noise:
 
 
 def remembering(noise: Noise, calibrated: Calibration) -> Noise:
-    """The noise with how its scale was found; a noise from outside that keeps no such record stays as it is."""
+    """The noise with how its scale was found; one from outside that keeps no such record stays as it is, with a warning now.
+
+    Its release cannot warn later.
+    """
     if not keeps_calibration(noise):
+        if calibrated.by_present_rows:
+            _warn_of_scale(calibrated.over, 4)
         return noise
     kept: Noise = dataclasses.replace(noise, calibrated=calibrated)  # type: ignore[type-var]
     return kept
@@ -530,10 +537,14 @@ def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
     if calibrated is None:
         return noise
     if calibrated.by_present_rows:
-        warnings.warn(
-            f"The scale of this noise was computed from the rows present (over='{calibrated.over}'), so the scale itself "
-            "reveals something about the row that decides it: use over='any-record' for a release.",
-            UncountedScaleWarning,
-            stacklevel=stacklevel,
-        )
+        _warn_of_scale(calibrated.over, stacklevel + 1)
     return remembering(noise, dataclasses.replace(calibrated, confidential=None, asked=None))
+
+
+def _warn_of_scale(over: str, stacklevel: int) -> None:
+    warnings.warn(
+        f"The scale of this noise was computed from the rows present (over='{over}'), so the scale itself "
+        "reveals something about the row that decides it: use over='any-record' for a release.",
+        UncountedScaleWarning,
+        stacklevel=stacklevel,
+    )

@@ -305,8 +305,8 @@ def check_other_rows(leakage: Leakage, public: Leakage, name: str = "shape") -> 
         if 2 * sum(count == times[row] == 1 for row, count in given.items()) <= len(there):
             return
     raise InvalidInputError(
-        f"`{name}` must come from public rows, and most of these are rows of the table itself: a covariance from them is as "
-        "exact as they are. Give other rows, or use `shape='hessian'`, which stays with the table and is counted."
+        f"`{name}` must come from public rows, and most of these are rows of the table itself: a covariance from them "
+        "reveals them. Give other rows, or use `shape='hessian'`, whose covariance is not published and is counted."
     )
 
 

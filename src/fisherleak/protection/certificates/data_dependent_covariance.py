@@ -33,6 +33,7 @@ from fisherleak.engine.noise.calibration_record import (
     calibration_of,
     has_own_shape,
 )
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.calibrate.limit_terms import Matrix, raw_map
@@ -183,11 +184,12 @@ def _least(exchange: Exchange, N: Matrix | None) -> float:
     return least if N is None else least**1.5 * float(np.linalg.eigvalsh(N)[0]) ** 0.25
 
 
-def check_grid(noise: Gaussian, shape: str) -> None:
+def check_grid(noise: Any, shape: str) -> None:
     """Refuse one public grid that is too fine for some parameters, or too coarse."""
-    assert noise.shape is not None
-    coordinate, step = noise.scale * math.sqrt(float(np.max(np.diag(noise.shape)))), float(grid_of(noise, 1)[0])
-    finest = grid_of(replace(noise, calibrated=None), len(noise.shape)).min()
+    S = covariance_of(noise)
+    assert S is not None
+    coordinate, step = noise.scale * math.sqrt(float(np.max(np.diag(S)))), float(grid_of(noise, 1)[0])
+    finest = grid_of(replace(noise, calibrated=None), len(S)).min()
     if step < FINEST * coordinate or step > finest:
         raise InvalidInputError(
             f"`shape={shape!r}` leaves parameters with noise of such different sizes that no public grid suits all: bring the "

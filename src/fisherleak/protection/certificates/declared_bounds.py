@@ -121,8 +121,8 @@ def allowed_records(jacobian: Jacobian, table: Table, bounds: Mapping[str, Any] 
     off = np.flatnonzero((apart > AFFINE * (1.0 + np.abs(X).max(axis=0))).any(axis=0))
     if off.size:
         raise InvalidInputError(
-            f"Feature {off[0]} does not follow its columns by an affine map, so that no bound holds for rows that are not "
-            "there. Use `over='max'`, or apply the preprocessing before and declare bounds for its features."
+            f"Feature {off[0]} is no affine function of its columns, so no bound holds for records that are not in the "
+            "table. Use `over='max'`, or apply the preprocessing before and declare bounds for its features."
         )
     return AllowedRecords(base, tuple(parts), labels, None, record | {LABEL: label_record}, stable)
 
@@ -147,8 +147,8 @@ def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[
     """An attribute as columns of choices: one for a raw column, one for each feature of a block without one."""
     if attribute.directions is not None and attribute.local:
         raise InvalidInputError(
-            f"Column '{attribute.name}' is preprocessed by a step that is not affine, so that no bound holds for values that "
-            "are not there. Use `over='max'`, or apply the step before and measure the model on its features."
+            f"Column '{attribute.name}' is preprocessed by a step that is not affine, so no bound holds for values that "
+            "are not in the table. Use `over='max'`, or apply the step before and measure the model on its features."
         )
     if attribute.directions is not None and not attribute.directions.any():
         return []
@@ -185,8 +185,8 @@ def _range(what: str, key: str, values: Matrix, given: Any) -> tuple[float, floa
         below, above = _outwards(-values), _outwards(values)
         if below is None or above is None:
             raise InvalidInputError(
-                f"{what} has a value at an end of its range that no coarse bound hides among others: declare its range with "
-                f"`bounds={{{key}: (low, high)}}`."
+                f"The least or largest value of {what} is so far from others that a rounded bound would reveal it: "
+                f"declare the range with `bounds={{{key}: (low, high)}}`."
             )
         low, high = -below[0] + 0.0, above[0]
         return low, high, {"low": low, "high": high, "from": "rows"}, below[1] and above[1]
@@ -211,8 +211,8 @@ def _check_rows(what: str, count: int, remedy: str) -> None:
     """Refuse ranges and levels that would be read off a few rows."""
     if count < FEWEST_IN_ALL:
         raise InvalidInputError(
-            f"{what} has {count} row{'s' * (count != 1)}, and what could be there is taken from {FEWEST_IN_ALL} or more only, "
-            f"or it would reveal single ones: declare it with `{remedy}`."
+            f"{what} has {count} row{'s' * (count != 1)}. What could be there is computed from {FEWEST_IN_ALL} rows or more: "
+            f"of fewer, it would reveal single rows. Declare it with `{remedy}`."
         )
 
 
@@ -329,7 +329,7 @@ def _ball(
     radius = check_positive(given.pop(NORM), "bounds of 'norm'")
     if given:
         raise InvalidInputError(
-            f"bounds hold a norm and '{next(iter(given))}': with a norm, only the label has its own."
+            f"bounds hold a norm and '{next(iter(given))}': beside a norm, only the label may have bounds."
         )
     if any(attribute.directions is not None for attribute in jacobian.attributes):
         raise InvalidInputError(

@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def score_for(over: str, loss: Loss, labels: Vector | None) -> BoundedScore:
         return BoundedScore(loss, math.inf, FARTHEST)
     if over == ANY_RECORD:
         raise InvalidInputError(
-            "A choice is counted for any record within the bounds with the squared and the logistic loss, and the loss is "
+            "For any record within the bounds, a choice is counted for the squared and the logistic loss only, and the loss is "
             f"{loss.name}: name a candidate beforehand, release(choice=…), or use counted=False, which warns."
         )
     return BoundedScore(loss, math.inf, math.inf)
@@ -390,6 +391,7 @@ class CountedChoice:
     No copy, pickle or ``repr`` of it holds what is confidential: the ballot, and the candidate's loss and score.
     """
 
+    counted: ClassVar[Literal[True]] = True
     point: FrontierPoint
     eta: float
     eta_choice: float

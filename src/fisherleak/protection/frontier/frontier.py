@@ -306,7 +306,7 @@ class Frontier(Shown, Pickled):
                 limit = self.task.eta if eta is None else check_positive(eta, "eta")
                 return release_by_rule(self.task, limit, rng).model
             choice = self._drawn(eta, SHARE, rng)
-        if isinstance(choice, CountedChoice):
+        if choice is not None and choice.counted:
             if eta is not None and eta != choice.eta:
                 raise InvalidInputError(f"eta must be that of the choice, {choice.eta:g}, or left out; got {eta!r}.")
             choice.check_among(self.task, self.points)

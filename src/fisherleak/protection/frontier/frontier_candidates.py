@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,8 @@ class FrontierPoint:
         Their mean accuracy, or R² for the squared loss; None for other losses.
     """
 
+    counted: ClassVar[Literal[False]] = False
+    """Whether its choice is counted."""
     penalty: float
     weighting: str
     shape: str

@@ -118,7 +118,7 @@ def people_in_rows(groups: VectorLike, person: VectorLike, rows_per_person: int 
         )
     if over == ANY_RECORD and (person is None) != (rows_per_person is None):
         raise InvalidInputError(
-            "person and rows_per_person go together: whose row each is, and how many of them anyone may have."
+            "person and rows_per_person go together: whose row each is, and how many rows a person may have."
         )
     if over != ANY_RECORD and rows_per_person is not None:
         raise InvalidInputError(f"rows_per_person is for over='any-record' only; got over={over!r}: leave it out.")
@@ -236,8 +236,8 @@ def split_of(task: Task, held_out: float) -> tuple[Rows, Rows]:
         return np.arange(n), np.arange(n)
     if n < FEWEST_ROWS:
         warnings.warn(
-            f"None of {n} rows are held out, for {FEWEST_ROWS} are the fewest that are split: losses and scores are those of "
-            "the rows that models are fitted on. Use held_out=0 to have it so.",
+            f"No rows are held out, since {n} rows are too few to split ({FEWEST_ROWS} are needed). Losses and scores are "
+            "those of the rows that models are fitted on. Use held_out=0 to leave out this warning.",
             UserWarning,
             stacklevel=3,
         )

@@ -205,7 +205,7 @@ class EvenWeights:
         product, counted = np.sqrt(lengths * slope.square), self.procedure.counted
         if not np.all(product[counted] > SMALLEST_PART * product[counted].mean()):
             raise InvalidInputError(
-                "account='end-to-end' needs an eta above zero for every row whose residual is zero, and some row has none: "
+                "account='end-to-end' needs an eta above zero for every row whose residual is zero, and one row has eta zero: "
                 "leave such rows out, or use account='weights-fixed'."
             )
         lengths, product = (np.where(counted, x, 1.0) for x in (lengths, product))

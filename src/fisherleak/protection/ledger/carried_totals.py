@@ -148,8 +148,8 @@ def check_composed(beside: Vector, ids: Sequence[Any]) -> None:
     """Refuse to tell a leakage by columns where something is known of whole rows only."""
     if np.any(beside > 0):
         raise InvalidInputError(
-            f"Of row {ids[int(np.argmax(beside > 0))]!r} the ledger knows totals that no column holds, carried over from "
-            "another ledger or from another id: ask for etas of rows, Ledger.etas(X, y), or for what is left, "
+            f"Row {ids[int(np.argmax(beside > 0))]!r} has totals that were carried over from another ledger or another id. "
+            "They are not known by column: ask for etas of rows, Ledger.etas(X, y), or for what is left, "
             "Ledger.remaining(eta, X, y)."
         )
 

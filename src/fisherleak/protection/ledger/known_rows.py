@@ -175,8 +175,8 @@ def known_in(
                 other[row] |= {name, *names_before(records, name)} - {rows.ids[row]}
     if np.sum(renamed_now) > rows.n / 2:
         raise InvalidInputError(
-            f"{np.sum(renamed_now)} of {rows.n} rows have the values of rows that a release had under other ids: use the ids "
-            f"of the recorded releases. Where these rows are of other people, or ids had to change, {CARRY}."
+            f"{np.sum(renamed_now)} of {rows.n} rows have values that a recorded release had under other ids: use the ids "
+            f"of the recorded releases. If these rows are of other people, or ids had to change, {CARRY}."
         )
     return KnownRows(tuple(places), tuple(map(frozenset, other)))
 
@@ -273,9 +273,9 @@ def _refuse_changed(changed: NDArray[np.int64], unchanged: Any, number: int) -> 
     """Refuse rows whose values are not those that a release had under their ids."""
     if changed.size > 1 and not unchanged:
         raise InvalidInputError(
-            f"All {changed.size} rows that release {number} was about have another label or other values now: a ledger is of "
-            "one table and one target. Keep one for each target, where a row's eta over several is at most the root of the sum "
-            f"of squares; or {CARRY}, which counts so."
+            f"All {changed.size} rows of release {number} have another label or other values now: a ledger is of "
+            "one table and one target. Keep one for each target: a row's eta over several ledgers is at most the root of the "
+            f"sum of squares. Or {CARRY}, which counts so."
         )
     if changed.size:
         raise InvalidInputError(

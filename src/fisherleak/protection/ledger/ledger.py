@@ -180,8 +180,8 @@ def _check_unread(etas: NDArray[np.float64], limit: float, ids: Sequence[Any]) -
     """Refuse a release that leaves out whoever is past the limit already."""
     if np.any(etas > limit):
         raise OverspentError(
-            f"Rows of the table that this release leaves out are past the limit of {limit:g} by the "
-            f"releases before: {_past(etas, limit, ids)}. Raise `limit`, or take them out of the table."
+            f"Rows that this release leaves out are above the limit of {limit:g} because of earlier "
+            f"releases: {_past(etas, limit, ids)}. Raise `limit`, or take them out of the table."
         )
 
 

@@ -107,8 +107,8 @@ def recordable(leakage: Leakage) -> Jacobian:
         raise InvalidInputError("A ledger takes releases one by one: add each leakage of a composition by itself.")
     if known.information.averaged is not None:
         raise InvalidInputError(
-            "A ledger adds up matrices, and ObjectivePerturbation of this loss is known by upper limits of single etas: use "
-            "noise on parameters, fisherleak.Gaussian."
+            "A ledger adds up matrices, and for ObjectivePerturbation of this loss only upper limits of single etas are known: "
+            "use noise on parameters, fisherleak.Gaussian."
         )
     if has_own_shape(known.noise):
         raise InvalidInputError(

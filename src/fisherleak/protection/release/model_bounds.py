@@ -35,7 +35,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import Table, as_table
-from fisherleak.models.steps.imputers import CentreImputer
+from fisherleak.models.steps.imputers import CentreImputer, has_public_centres
 from fisherleak.models.steps.scalers import Scale
 from fisherleak.models.steps.transformers import positions_in
 from fisherleak.protection.certificates.declared_bounds import (
@@ -155,7 +155,7 @@ def with_public_fills(estimator: Estimator, X: TableLike, bounds: Mapping[str, A
 
 def public_fills(step: Any) -> dict[str, float]:
     """What gaps are filled with, by column, in a fitted model with public centres."""
-    if isinstance(step, CentreImputer):
+    if has_public_centres(step):
         return dict(zip(_names_of(step), step.statistics_.tolist(), strict=True))
     children = [child for name in ("transformers_", "steps") for child in getattr(step, name, ())]
     return {name: value for child in children for name, value in public_fills(child[1]).items()}

@@ -38,8 +38,8 @@ from fisherleak.protection.release.penalty_and_shape import PublicNumbers, Publi
 Vector = NDArray[np.float64]
 
 USELESS = (
-    "This release may be no better than the baseline. By rows, parameters, bounds and limit alone, the noise is as large as "
-    "what many models learn: use a larger eta, declare narrower bounds, or get more rows."
+    "This release may be no better than the baseline. Judged by rows, parameters, bounds and limit alone, the noise is as "
+    "large as what many models learn: use a larger eta, declare narrower bounds, or get more rows."
 )
 
 

@@ -15,6 +15,7 @@ from fisherleak._support.arrays import host, like, namespace
 from fisherleak._support.namespaces import Estimator, Seed, VectorLike
 from fisherleak._support.numbers import two_digits
 from fisherleak.engine.fit.minimise import Fit, is_fit, one_by_one
+from fisherleak.engine.losses.multi_output import is_squared_numbers
 from fisherleak.engine.mechanisms.self_shaped import SelfShaped, is_self_shaped
 from fisherleak.engine.noise import Noise, check_noise
 from fisherleak.engine.noise.add_noise_and_round import (
@@ -25,6 +26,7 @@ from fisherleak.engine.noise.add_noise_and_round import (
     to_significant_bits,
 )
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, declared_frame, has_own_shape
+from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measure import measure, measure_own
@@ -332,7 +334,7 @@ class FittedModel(DecidedByPublicNumbers):
 
 def _frame_of(known: Sequence[Scale], intercept: bool, noise: Any) -> NoiseFrame | None:
     """Where this noise acts; None for a covariance over raw parameters."""
-    if getattr(noise, "shape", None) is not None:
+    if covariance_of(noise) is not None:
         return None
     scales, centres = np.array([scale.public for scale in known]).reshape(-1, 2).T
     return NoiseFrame(scales, centres, intercept)
@@ -373,9 +375,8 @@ class FittedRecord:
         """All parameters."""
         if has_own_shape(noise):
             raise InvalidInputError(
-                "noise has a covariance that stays with its rows, and the record of a released Fit holds its noise: "
-                "release a model "
-                "of scikit-learn, or use another `shape`."
+                "noise has a covariance that was computed from the rows, and a released Fit would show it: "
+                "release a model of scikit-learn, or use another `shape`."
             )
         return np.asarray(host(self.fit.theta)), None
 
@@ -384,10 +385,11 @@ class FittedRecord:
         fit, rng = self.fit, generator(random_state)
         if not fit.loss.several:
             return _draw_of(fit, mechanism, rng, self.rows)
-        if not fit.loss.quadratic:
+        if not is_squared_numbers(fit.loss):
             raise UnsupportedModelError(
-                f"{type(mechanism).__name__} is drawn for models of one output and of several numbers (squared loss); this has "
-                f"{fit.coef.shape[0]} classes: use noise on the parameters, fisherleak.Gaussian."
+                f"{type(mechanism).__name__} is drawn for models of one output, and of several numbers with the package's "
+                f"squared loss; this one has {fit.coef.shape[0]} outputs and the loss {fit.loss.name!r}: use noise on the "
+                "parameters, fisherleak.Gaussian."
             )
         drawn, d = np.stack([_draw_of(one, mechanism, rng, None) for one in one_by_one(fit)]), fit.coef.shape[1]
         return np.append(drawn[:, :d], drawn[:, d:])

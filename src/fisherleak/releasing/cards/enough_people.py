@@ -20,8 +20,8 @@ def check_enough(design: Design) -> None:
     count, whose = (design.n, "training rows") if design.people is None else (design.people.count, "people")
     if count < FEWEST_IN_ALL:
         raise InvalidInputError(
-            f"A release needs at least {FEWEST_IN_ALL} {whose}, and {design.source} has {count}: scales, centres and ranges of "
-            "columns, which are released on a grid, reveal single ones of so few."
+            f"A release needs at least {FEWEST_IN_ALL} {whose}, and {design.source} has {count}: of so few, the released "
+            "scales, centres and ranges of columns reveal single ones, although they are rounded."
         )
     _check_columns(design, whose)
     fewest = min(sharing_classes(design), default=FEWEST_ROWS)
@@ -29,8 +29,8 @@ def check_enough(design: Design) -> None:
         one = whose if fewest > 1 else "training row" if design.people is None else "person"
         raise InvalidInputError(
             f"A release names the classes of the target '{design.target.name}', and one of them has {fewest} {one}: at least "
-            f"{FEWEST_ROWS} are needed, or its name gives them away. Unite it with another class in the table, or leave its "
-            "rows out."
+            f"{FEWEST_ROWS} are needed, or the name of the class reveals them. Unite it with another class in the table, or "
+            "leave its rows out."
         )
 
 
@@ -42,8 +42,8 @@ def _check_columns(design: Design, whose: str) -> None:
         columns = ", ".join(f"'{name}' ({count})" for name, count in [*few.items()][:MOST_NAMED])
         columns += f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
         raise InvalidInputError(
-            f"A release needs at least {FEWEST_IN_ALL} {whose} with a value in every column of numbers, and fewer have one in "
-            f"{columns}: its scale, centre and range reveal single ones of so few. Leave it out with `drop`."
+            f"A release needs at least {FEWEST_IN_ALL} {whose} with a value in every numeric column, and fewer have one in "
+            f"{columns}: of so few, its scale, centre and range reveal single ones. Leave it out with `drop`."
         )
 
 

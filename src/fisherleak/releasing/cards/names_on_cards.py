@@ -177,15 +177,20 @@ def _copied(raw: RawTable) -> RawTable:
 
 
 def trained_as_read(
-    raw: RawTable, settings: Settings, room: Room | None = None, *, stated: bool = False
+    raw: RawTable,
+    settings: Settings,
+    room: Room | None = None,
+    *,
+    stated: bool = False,
+    known: Trained | None = None,
 ) -> tuple[Trained, Settings]:
     """A model trained with settings that its model card gives again, and these settings.
 
     Columns that cannot be used are left out, as if that had been asked for: then rows that lack one are not left out. What the
     settings say of columns without need is forgotten, since a model card does not hold it; with ``stated`` it is kept: the
-    model is the same, and who made the settings knows that no row decides these columns.
+    model is the same, and who made the settings knows that no row decides these columns. ``known`` is a model of the table.
     """
-    first = trained = train(_copied(raw), settings, room)
+    first = trained = train(_copied(raw), settings, room, known)
     for _ in raw.names:
         own = canonical_settings(settings, raw.names, trained)
         used = _used_by(trained.design)
@@ -193,7 +198,7 @@ def trained_as_read(
         again = _with_stated(again, own) if stated else again
         if _ReadAlike.of(again) == _ReadAlike.of(settings):
             break
-        settings, trained = again, train(_copied(raw), again, room)
+        settings, trained = again, train(_copied(raw), again, room, trained)
     _check_marks(first.design, trained.design)
     why = {column.name: column for column in first.design.columns if column.kind == "ignored" and column.assumed}
     columns = tuple(why.get(column.name, column) for column in trained.design.columns)
@@ -235,6 +240,6 @@ def _check_marks(first: Design, last: Design) -> None:
     for name in (*(feature.name for feature in last.features), last.target.name):
         if first.marks.get(name) != last.marks.get(name):
             raise InvalidInputError(
-                f"The marks in the numbers of '{name}' are decimal ones or stand between thousands: columns that the model "
-                "does not use decide which, and a model card does not name them. Give `decimal`."
+                f"The marks in the numbers of '{name}' are decimal marks or thousands separators: only columns that the "
+                "model does not use show which, and a model card does not name them. Give `decimal`."
             )

@@ -98,9 +98,8 @@ def read_card(path: Path) -> Json:
         data = read_at_most(path, MOST_BYTES, "a model card")
     except FileNotFoundError:
         raise DataError(
-            f"The model card '{path}' is missing: without it nobody knows how the model came about. Put the model "
-            "card that was written "
-            "with the model beside it."
+            f"The model card '{path}' is missing, and the model cannot be checked without it. Put the model card that was "
+            "written with the model beside it."
         ) from None
     except DataError:
         raise

@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from fisherleak._support.grids import units_within
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import Table, as_table
-from fisherleak.models.steps.imputers import CentreImputer
+from fisherleak.models.steps.imputers import has_public_centres
 from fisherleak.protection.certificates.declared_bounds import LABEL
 from fisherleak.protection.frontier.frontier_candidates import Task
 from fisherleak.releasing.files.released_files import save_model
@@ -62,8 +62,8 @@ def save_protected(
 
     if not task.by_rule or task.public == "preprocessing":
         raise InvalidInputError(
-            "save writes a release whose penalty and covariance public numbers decide and whose preprocessing is counted: call "
-            "protect with over='any-record', without penalties and with public='nothing'. " + WITHOUT
+            "save writes a release with counted preprocessing, and with a penalty and covariance computed from public numbers: "
+            "call protect with over='any-record', without penalties and with public='nothing'. " + WITHOUT
         )
     kind, table = _kind_of(task.given), as_table(task.X)
     columns = _columns_of(task.given, table)
@@ -122,8 +122,8 @@ def _check_fills(columns: CardColumns, bounds: Mapping[str, tuple[float, float]]
         if value != centre:
             raise UnsupportedModelError(
                 f"SimpleImputer fills gaps of column '{name}' with {value:g}, and a model with a model card fills "
-                f"them with the centre of its bounds, {centre:g}: use SimpleImputer(), whose gaps get that centre and a "
-                f"feature that shows them. {WITHOUT}"
+                f"them with the centre of its bounds, {centre:g}: use SimpleImputer(): its gaps get that centre, "
+                f"and a feature shows them. {WITHOUT}"
             )
 
 
@@ -205,7 +205,7 @@ def _standardises(steps: Sequence[Any]) -> bool:
 
 
 def _is_imputer(step: Any) -> bool:
-    return isinstance(step, CentreImputer) or (isinstance(step, SimpleImputer) and step.strategy == "constant")
+    return has_public_centres(step) or (isinstance(step, SimpleImputer) and step.strategy == "constant")
 
 
 def _is_scaler(step: Any) -> bool:
@@ -215,7 +215,7 @@ def _is_scaler(step: Any) -> bool:
 def _filled(steps: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """The value that a constant imputer before a scaler fills each column with."""
     first = steps[0]
-    if not isinstance(first, SimpleImputer) or isinstance(first, CentreImputer):
+    if not isinstance(first, SimpleImputer) or has_public_centres(first):
         return ()
     value = 0.0 if first.fill_value is None else float(first.fill_value)
     return tuple((name, value) for name in names)

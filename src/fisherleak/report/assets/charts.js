@@ -36,7 +36,7 @@ function heatMap(colours, data, description, width, narrow) {
 }
 
 // A dot, a whisker and a tick for each entry, one below the other.
-function ranges(colours, items, description, { name, narrow, log = false, reference = null, share = false, words }) {
+function ranges(colours, items, description, { name, narrow, paper = false, log = false, reference = null, share = false, words }) {
   const write = share ? percent : number;
   const ends = items.flatMap((i) => [i.low, i.high, i.mark]).concat(reference).filter((x) => x !== null && (!log || x > 0));
   const least = Math.min(...ends), most = Math.max(...ends);
@@ -45,8 +45,9 @@ function ranges(colours, items, description, { name, narrow, log = false, refere
     const item = items[dataIndex];
     return `${plain(item.name)}\n${item.note || `${words.value} ${write(item.value)}, ${write(item.low)} to ${write(item.high)}\n${words.mark} ${write(item.mark)}`}`;
   };
-  const longest = Math.max(...items.flatMap((item) => item.name.split("\n").map((part) => part.length)));
-  const room = Math.min(narrow ? 128 : 240, 28 + 7 * longest);
+  const called = (item) => plain(paper ? item.name.replace("\n", ": ") : item.name);
+  const longest = Math.max(...items.flatMap((item) => called(item).split("\n").map((part) => part.length)));
+  const room = Math.min(narrow ? 128 : paper ? 300 : 240, 28 + 7 * longest);
   return {
     ...base(colours, description, tip),
     grid: { left: room, right: 24, top: 14, bottom: 56 },
@@ -57,7 +58,7 @@ function ranges(colours, items, description, { name, narrow, log = false, refere
     }),
     yAxis: axis(colours, {
       type: "category", inverse: true, data: items.map((_, i) => i),
-      axisLabel: { interval: 0, width: room - 14, overflow: "break", lineHeight: 14, color: colours.ink, formatter: (i) => plain(items[i].name) },
+      axisLabel: { interval: 0, width: room - 14, overflow: "break", lineHeight: 14, color: colours.ink, formatter: (i) => called(items[i]) },
     }),
     series: [{
       type: "custom", data: items.map((item, i) => [item.value, i, item.low, item.high, item.mark]),

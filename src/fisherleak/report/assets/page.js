@@ -15,31 +15,32 @@ function option(kind, box) {
   const description = box.getAttribute("aria-label");
   const narrow = isNarrow(box);
   switch (kind) {
-    case "eta": return histogram(colours, DATA.eta, description);
-    case "balance": return histogram(colours, DATA.balance, description);
+    case "eta": return histogram(colours, DATA.eta, description, printing);
+    case "balance": return histogram(colours, DATA.balance, description, printing);
     case "heat": return heatMap(colours, DATA.heat, description, printing ? PRINT_WIDTH : box.clientWidth, narrow);
     case "attributes": return ranges(colours, DATA.attributes, description, { narrow, name: narrow ? "least error / spread" : "least error, in spreads of the column (logarithmic)", log: true, reference: 1 });
     case "groups": return ranges(colours, DATA.groups, description, { narrow, name: `η of a ${DATA.who.one}` });
-    case "attacks": return ranges(colours, DATA.attacks, description, { narrow, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
+    case "attacks": return ranges(colours, DATA.attacks, description, { narrow, paper: printing, name: "accuracy", share: true, words: { value: "accuracy", mark: "baseline" } });
     default: return tradeoff(colours, DATA.tradeoff, description, sigma, printing, narrow);
   }
 }
 
 function heightOf(kind, box) {
   switch (kind) {
-    case "eta": return histogramHeight(DATA.eta);
-    case "balance": return histogramHeight(DATA.balance);
+    case "eta": return histogramHeight(DATA.eta, printing);
+    case "balance": return histogramHeight(DATA.balance, printing);
     case "heat": return 176 + 17 * DATA.heat.rows.length;
-    case "attacks": return 76 + 40 * DATA.attacks.length;
+    case "attacks": return 76 + (isNarrow(box) ? 48 : 40) * DATA.attacks.length;
     case "tradeoff": return (DATA.tradeoff.points[0].attacks.length ? 420 : 300) + legendRoom(DATA.tradeoff, isNarrow(box));
     default: return 76 + 28 * DATA[kind].length;
   }
 }
 
-// Charts of one axis for each entry are lower on paper; others have their own heights.
+// Charts of one axis for each entry are lower on paper, where attacks have one line each; others have their own heights.
 function paperHeight(kind, box) {
+  if (kind === "attacks") return 76 + 17 * DATA.attacks.length;
   if (kind === "tradeoff") return heightOf(kind, box) - (DATA.tradeoff.points[0].attacks.length ? 79 : 55);
-  return ["attributes", "attacks", "groups"].includes(kind) ? 76 + PRINT_HEIGHT * (heightOf(kind, box) - 76) : heightOf(kind, box);
+  return ["attributes", "groups"].includes(kind) ? 76 + PRINT_HEIGHT * (heightOf(kind, box) - 76) : heightOf(kind, box);
 }
 
 function redraw(kind) {

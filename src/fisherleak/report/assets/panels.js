@@ -55,20 +55,20 @@ function isLogarithmic(edges) {
 }
 
 // One histogram above the other on the same axes, so that groups compare without colours.
-// More than four are lower, so that eight fit on a page of paper.
-function panelOf(data) {
-  return data.groups.length > 4 ? { height: 46, head: 38, foot: 56 } : { height: 74, head: 46, foot: 56 };
+// More than four are lower, and all on paper, so that eight fit on a page.
+function panelOf(data, paper) {
+  return paper || data.groups.length > 4 ? { height: 46, head: 38, foot: 56 } : { height: 74, head: 46, foot: 56 };
 }
 
-function histogramHeight(data) {
-  const panel = panelOf(data);
+function histogramHeight(data, paper) {
+  const panel = panelOf(data, paper);
   return data.groups.length * (panel.height + panel.head) + panel.foot;
 }
 
-function histogramPanel(colours, data, group, k, highest) {
+function histogramPanel(colours, data, group, k, highest, paper) {
   const type = isLogarithmic(data.edges) ? "log" : "value";
   const last = k === data.groups.length - 1;
-  const { height, head } = panelOf(data);
+  const { height, head } = panelOf(data, paper);
   const top = k * (height + head) + head;
   const ends = { min: data.edges[0], max: data.edges[data.edges.length - 1] };
   return {
@@ -118,11 +118,11 @@ function meanLine(colours, group, k, highest) {
   };
 }
 
-function histogram(colours, data, description) {
+function histogram(colours, data, description, paper) {
   const shares = data.groups.map((g) => Math.max(0, ...g.counts) / Math.max(1, g.count));
   const rounded = (share) => (share > 0 ? Math.ceil(share * 20) / 20 : 1);
   const highest = (k) => rounded(data.own_heights ? shares[k] : Math.max(...shares));
-  const panels = data.groups.map((group, k) => histogramPanel(colours, data, group, k, highest(k)));
+  const panels = data.groups.map((group, k) => histogramPanel(colours, data, group, k, highest(k), paper));
   const tip = ({ value, seriesName }) =>
     `${seriesName}\nη from ${number(value[0])} to ${number(value[1])}\n${number(value[3], 9)} ${DATA.who.many} (${percent(value[2])})`;
   return {

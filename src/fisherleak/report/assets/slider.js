@@ -70,11 +70,21 @@ function write(sigma) {
 
 function showCommand(sigma) {
   const place = document.getElementById("command");
-  if (place && DATA.command) place.textContent = DATA.command.join(String(String(sigma).length > 9 ? roundedUp(sigma, 4) : sigma));
+  if (place && DATA.command) writeCommand(place, DATA.command.join(String(String(sigma).length > 9 ? roundedUp(sigma, 4) : sigma)));
+}
+
+// A line of a command ends between words, never behind the hyphens of an option.
+function writeCommand(place, text) {
+  place.replaceChildren(...text.split(" ").flatMap((word, k) => {
+    const whole = document.createElement("span");
+    whole.textContent = word;
+    return k ? [" ", whole] : [whole];
+  }));
 }
 
 // Every command has a button that copies it.
 function startCopy() {
+  for (const code of document.querySelectorAll(".command code, #record code")) writeCommand(code, code.textContent);
   if (!navigator.clipboard) return;
   for (const button of document.querySelectorAll("button.copy")) {
     button.hidden = false;
@@ -113,7 +123,7 @@ function startLimit() {
     document.getElementById("limit-value").textContent = text;
     slider.setAttribute("aria-valuetext", text);
     const place = document.getElementById("command");
-    if (place && command) place.textContent = command;
+    if (place && command) writeCommand(place, command);
   };
   slider.addEventListener("input", show);
   show();

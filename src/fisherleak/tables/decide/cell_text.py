@@ -6,7 +6,7 @@ Every step is a sentence, with the argument that decides otherwise; values of ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -120,8 +120,8 @@ class Written:
     given."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
-    unsettled: frozenset[str] = frozenset()
-    """Columns of text that might be read as something else without one row, or person; none that are named as numbers."""
+    unsettled: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Columns that might be read as something else without one row, or person, and as what; none that are named as numbers."""
     no_numbers: Mapping[str, int] = field(default_factory=dict)
     """How many cells of such columns are neither missing nor numbers."""
 
@@ -165,18 +165,14 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> W
     lesser = {name: [*survey.fewer(one)] for name, survey in surveys.items()}
     few = {} if choices.decimal else {name: [*surveys[name].fewer(max(FEWEST_ALIKE, one))] for name in surveys}
     few_settle = {name for name, mark in told.items() if few and _marks_left(name, surveys, few) != {mark}}
-    unsettled = {
-        name
-        for name, survey in surveys.items()
-        if name not in choices.numbers
-        and _readings_left(name, raw.inferred, choices, surveys, lesser)
-        != {_reading(survey, marks.get(name) or _own_mark(survey, choices, _usual(surveys)), raw.inferred)}
-    }
+    left = {name: _readings_left(name, raw.inferred, choices, surveys, lesser) for name in surveys}
+    unsettled = {name: left[name] - {"number" if name in marks else "text"} for name in surveys}
     if raw.inferred:  # text is text all the same, and its levels might be numbers or truths
         of_kept = {name: survey for name, survey in found.items() if name in kept}
-        unsettled |= {name for name, own in of_kept.items() if {each.typed for each in own.fewer(one)} != {own.typed}}
+        unsettled |= {name: {each.typed for each in own.fewer(one)} - {own.typed} for name, own in of_kept.items()}
+    for name, (count, reading) in raw.few_decide.items():
+        unsettled[name] = unsettled.get(name, set()) | ({reading} if count <= one else set())
     settled_by = {choices.id, choices.person, *choices.drop, *choices.numbers}
-    unsettled |= {name for name, cells in raw.near_codes.items() if cells <= one and name not in settled_by}
     cells = {name: surveys[name].unread(mark) for name, mark in marks.items()}
     return Written(
         changed(raw, how),
@@ -186,7 +182,7 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> W
         unsure,
         frozenset(few_settle),
         summed,
-        frozenset(unsettled),
+        {name: frozenset(others) for name, others in unsettled.items() if others and name not in settled_by},
         cells,
     )
 
@@ -207,11 +203,9 @@ def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]
     return {name: mark for name, mark in marks.items() if name in choices.numbers or surveys[name].is_numbers(mark)}
 
 
-def _reading(survey: Survey, mark: str, inferred: bool) -> str:
-    """What a column of text is read as: "number", "text", "date", …; a reader of files decides first where types follow
-    from cells.
-    """
-    typed = survey.typed if inferred else ""
+def _reading(survey: Survey, mark: str, inferred: Collection[str]) -> str:
+    """What a column of text is read as: "number", "text", "date", …; a reader of files decides first what it ``inferred``."""
+    typed = survey.typed if survey.typed in inferred else ""
     return typed if typed not in ("", "truth") else "number" if survey.is_numbers(mark) else "text"
 
 
@@ -236,7 +230,7 @@ def _marks_left(name: str, surveys: Mapping[str, Survey], lesser: Lesser) -> set
 
 
 def _readings_left(
-    name: str, inferred: bool, choices: Choices, surveys: Mapping[str, Survey], lesser: Lesser
+    name: str, inferred: Collection[str], choices: Choices, surveys: Mapping[str, Survey], lesser: Lesser
 ) -> set[str]:
     usual = _usual_left(surveys, lesser)
     return {_reading(each, _own_mark(each, choices, mark), inferred) for each in lesser[name] for mark in usual}

@@ -48,7 +48,7 @@ TIMES = re.compile(r"time|date|epoch|stamp|datum|zeit|fecha|data\b|^ts$", re.IGN
 
 YES_NO = frozenset({0.0, 1.0})
 """Numbers that often stand for no and yes; any other two are measured so too."""
-YES_NO_NOTE = "only: in the model a number, measured as a yes or no; `numbers` measures it as a number"
+YES_NO_NOTE = "only: a number in the model, measured as a column of two values; `numbers` measures it as a number"
 
 
 @dataclass(frozen=True)

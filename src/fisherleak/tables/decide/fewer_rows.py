@@ -10,17 +10,40 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.decide.column_kinds import FEWEST_KEPT, Column, looks_like_id, use_of_texts
 from fisherleak.tables.decide.profile import LONG, Numbers, Order, Profile
 from fisherleak.tables.read.parts import RawTable
 
-__all__ = ["use_unsettled"]
+__all__ = ["Unsettled", "all_unsettled", "use_unsettled"]
+
+Unsettled = Literal["reading", "use", "levels"]
+"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written."""
+UNUSED = frozenset({"text", "date", "time", "timedelta"})
+"""What a column of names may be read as and stays unused; which texts are used is decided with fewer rows apart from it."""
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """Parts of one person's rows that are tried, beside one row."""
+
+
+def all_unsettled(
+    raw: RawTable,
+    columns: Sequence[Column],
+    profiles: Mapping[str, Profile],
+    choices: Choices,
+    readings: Mapping[str, frozenset[str]],
+    one: int,
+) -> dict[str, Unsettled]:
+    """What so many rows might decide, by column; ``readings`` are those that columns might have without them."""
+    unused = {
+        column.name for column in columns if column.kind == "ignored" and sort_of(raw.kind(column.name)) == "text"
+    }
+    read = {name for name, others in readings.items() if not (name in unused and others <= UNUSED)}
+    found: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
+    found |= dict.fromkeys(read, "reading")
+    return found | dict.fromkeys(readings.keys() & {*choices.categories, *choices.unite}, "levels")
 
 
 def use_unsettled(

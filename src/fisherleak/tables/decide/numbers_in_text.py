@@ -8,6 +8,7 @@ All that this decides follows from how often each ``CellForm`` occurs, so that i
 
 from __future__ import annotations
 
+import calendar
 import itertools
 import re
 from collections import Counter
@@ -46,12 +47,13 @@ SIGNS = re.compile(r"[\d,.:]|inf|true|false", re.IGNORECASE)
 """What numbers, dates and truths have some of."""
 TYPED = re.compile(r"[+-]?[\d.]+(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?|true|false", re.IGNORECASE)
 """What may be a number, or a truth, for them."""
-READERS = {
-    "date": re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d.*)?"),
-    "time": re.compile(r"\d\d:\d\d(?::\d\d.*)?"),
-    "hexadecimal": re.compile(r"[+-]?0[xX][0-9a-fA-F]+"),
-}
-"""What else readers of files take cells as."""
+CLOCK = r"([01]\d|2[0-3])"
+DATE = re.compile(
+    rf"(\d{{4}})-(\d\d)-(\d\d)(?:[ T]{CLOCK}(?::[0-5]\d(?::[0-5]\d(?:\.\d{{1,9}})?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+TIME = re.compile(rf"{CLOCK}:[0-5]\d(?::[0-5]\d)?")
+HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]+")
+"""What else readers of text files take cells as, and nothing else: a day that no month has is text."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,23 @@ def form_of(text: str, na: frozenset[str] = frozenset()) -> CellForm:
 def _typed(text: str) -> str:
     bare = text.strip()
     if bare.isascii() and not TYPED.fullmatch(bare):
-        return next((name for name, form in READERS.items() if form.fullmatch(bare)), "")
+        return _date(bare) or ("time" if TIME.fullmatch(bare) else "hexadecimal" if HEXADECIMAL.fullmatch(bare) else "")
     plain = plain_values({bare: 1}) or plain_values({bare.lstrip("0") or "0": 1})  # 05 alone is a code
     (value,) = (plain or {text: None}).values()
     if isinstance(value, bool):
         return "truth"
     return "" if value is None else "bit" if value in (0, 1) else "whole" if isinstance(value, int) else "number"
+
+
+def _date(text: str) -> str:
+    """Whether a cell is a date, or one with a zone, which readers do not take beside those without."""
+    found = DATE.fullmatch(text)
+    if found is None or not 1 <= int(found[2]) <= 12:
+        return ""
+    year = int(found[1]) or 2000  # leap years both
+    if not 1 <= int(found[3]) <= calendar.monthrange(year, int(found[2]))[1]:
+        return ""
+    return "zoned" if found[5] else "date"
 
 
 @dataclass(frozen=True)
@@ -184,7 +197,7 @@ class Survey:
         if "hexadecimal" in kinds:
             return "hexadecimal" if kinds <= {"hexadecimal", "bit", "whole"} else ""
         kinds = {"number" if kind in ("bit", "whole") else kind for kind in kinds}
-        return kinds.pop() if len(kinds) == 1 else ""
+        return {"zoned": "date"}.get(kind := kinds.pop(), kind) if len(kinds) == 1 else ""
 
     @property
     def are_codes(self) -> bool:

@@ -284,7 +284,7 @@ def _number_target(
     for other, rule in rules.items():
         what = "" if other == kind else rule.suits(profile.numbers)
         if what:
-            note = f"'{name}' holds {what}, and the model is {kind} all the same; `model='{other}'` is for {rule.meant_for}."
+            note = f"'{name}' holds {what}, and the model is {kind}; `model='{other}'` is for {rule.meant_for}."
             break
     few = profile.numbers.few is not None
     return Target(name, kind, assumed, note if assumed else "", standardised=rules[kind].standardised, few=few)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from fisherleak.rows.selection import some_rows
 from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
-from fisherleak.tables.decide.fewer_rows import use_unsettled
+from fisherleak.tables.decide.fewer_rows import Unsettled, all_unsettled
 from fisherleak.tables.decide.hints import codes_in, hints_of
 from fisherleak.tables.decide.numbers_in_text import Unread
 from fisherleak.tables.decide.profile import Profile, profiles_of
@@ -53,8 +53,6 @@ from fisherleak.tables.read.parts import RawTable, Room, checksum_of, refined
 
 __all__ = ["Design", "design_of"]
 
-Unsettled = Literal["reading", "use", "levels"]
-"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written."""
 MOST_TESTED = 20_000
 """Held-out rows that are kept, drawn at random: utility is measured on them."""
 STREAMED = (
@@ -120,6 +118,8 @@ class Design:
     """Columns of which one row, or one person, might decide this; none that were named, but for how levels are written."""
     summed: bool = False
     """Whether one row decides that the last is left out as a total of the others, or is not."""
+    header_by_one_row: bool = False
+    """Whether one row decides which line of the file is the header."""
     repeated: RepeatedIdentifier | None = None
     """An identifier of people that repeats, where nobody said whose rows these are."""
     codes: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class Design:
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
             sentences.append(
-                f"A few cells settle whether marks in numbers are decimal ones or stand between thousands: {named}. The unit "
+                f"Only a few cells show whether marks in numbers are decimal marks or thousands separators: {named}. The unit "
                 "of all their numbers depends on it, which no figure here counts: `decimal` says which it is."
             )
         return sentences + [f"Rows are dropped where {reason}: {count}." for reason, count in self.dropped[:20]]
@@ -297,6 +297,7 @@ def design_of(
         few_settle_marks=found.written.few_settle,
         unsettled=found.unsettled,
         summed=found.written.summed,
+        header_by_one_row=raw.header_by_one_row,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
         repeated=found.repeated,
         codes=codes_in(found.columns, found.profiles),
@@ -328,9 +329,7 @@ def _looked_at(
     raw = written.raw
     profiles = profiles_of(raw, choices, far)
     columns = decide(raw, profiles, choices)
-    unsettled: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
-    unsettled |= dict.fromkeys(written.unsettled, "reading")
-    unsettled |= dict.fromkeys(written.unsettled & {*choices.categories, *choices.unite}, "levels")
+    unsettled = all_unsettled(raw, columns, profiles, choices, written.unsettled, one)
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)
     used = tuple(column for column in columns if column.kind in ("number", "category"))
     raw = changed(raw, {column.name: Change(kept=column.kept) for column in used if column.kept is not None})
@@ -423,7 +422,7 @@ def _check_table(raw: RawTable, held_out: float, room: Room | None) -> None:
     if not 0 <= held_out <= 0.9:
         raise InvalidInputError(f"The share of held-out rows must be between 0 and 0.9; got {held_out}.")
     if not raw.parts:
-        raise InvalidInputError(f"{raw.source} was opened for one use, and that was made of it: open it again.")
+        raise InvalidInputError(f"{raw.source} can be read once only, and was read before: open it again.")
     if raw.rows < FEWEST_ROWS:
         raise InvalidInputError(
             f"{raw.source} has {raw.rows} row{'s' * (raw.rows > 1)}: at least {FEWEST_ROWS} are needed."
@@ -443,7 +442,7 @@ def _check_bounded(choices: Choices, features: tuple[Feature, ...], target: Targ
             raise InvalidInputError(f"`bounds` are for numbers, and '{name}' is a category: use `levels`.")
         if name not in numbers:
             raise InvalidInputError(
-                f"`bounds` name '{name}', which is no number that the model uses. {nearest(name, numbers)}"
+                f"`bounds` name '{name}', which is no numeric column that the model uses. {nearest(name, numbers)}"
             )
 
 

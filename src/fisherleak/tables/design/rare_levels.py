@@ -78,7 +78,7 @@ def check_types(name: str, kept: Collection[Any], counts: Counter[Any]) -> None:
     if not any(all(map(of, kept)) and not all(of(str(level)) for level in counts) for of in kinds if kept):
         return
     raise InvalidInputError(
-        f"Column '{name}' holds numbers but for texts that too few rows have. A release would name the column as text, which "
+        f"Column '{name}' holds numbers, and text in too few rows. A release would show that the column holds text, which "
         "reveals these rows: mend these cells, or name what stands for a missing value with `na`."
     )
 

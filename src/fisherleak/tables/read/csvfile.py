@@ -7,7 +7,7 @@ import csv as plain_csv
 import io
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,18 +74,31 @@ class CsvForm:
     texts: frozenset[str] = frozenset()
 
 
-def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, tuple[str, ...], dict[str, int]]:
-    """An Arrow table, what was assumed, in sentences, and how few cells make numbers of which columns, and not codes."""
+@dataclass(frozen=True)
+class CsvReading:
+    """What was assumed of a CSV file, in sentences, and what few of its cells or rows decide.
+
+    ``near_codes`` is how few cells make numbers of which columns, and not codes; ``by_one_row`` whether one row decides where
+    the header is.
+    """
+
+    notes: tuple[str, ...]
+    near_codes: Mapping[str, int]
+    by_one_row: bool
+
+
+def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, CsvReading]:
+    """An Arrow table, and how it was read."""
     from pyarrow import csv
 
-    with from_header(file, source, form) as (file, form, above, said):
+    with from_header(file, source, form) as (file, form, place):
         options, note, _ = _options(file, source, form, whole=True)
-        with _refusals(source, options, above), _with_commas(file, options) as lines:
+        with _refusals(source, options, place), _with_commas(file, options) as lines:
             table = csv.read_csv(lines, **options)
             _check_text(table.schema, source, options)
     table = table.drop_columns([TRAILING]) if TRAILING in table.column_names else table
     table, near_codes = _settled(table, form.texts)
-    return table, (*said, *note), near_codes
+    return table, CsvReading((*place.notes, *note), near_codes, place.by_one_row)
 
 
 def _settled(table: Any, texts: Collection[str]) -> tuple[Any, dict[str, int]]:
@@ -112,18 +125,17 @@ def _settled(table: Any, texts: Collection[str]) -> tuple[Any, dict[str, int]]:
     return table, near_codes
 
 
-def csv_to_parquet(
-    file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named
-) -> tuple[tuple[str, ...], dict[str, int]]:
+def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named) -> CsvReading:
     """The same as a Parquet file, for what does not fit in memory: a few megabytes are held at a time.
 
     ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
     later row does not fit, the file is read again with a wider one.
     """
-    with from_header(file, source, form) as (file, form, above, said):
+    with from_header(file, source, form) as (file, form, place):
         options, note, near_codes = _options(file, source, form, whole=False)
-        with _refusals(source, options, above), _with_commas(file, options) as lines:
-            return (*said, *note, *_with_types(lines, source, options, path, named)), near_codes
+        with _refusals(source, options, place), _with_commas(file, options) as lines:
+            notes = (*place.notes, *note, *_with_types(lines, source, options, path, named))
+            return CsvReading(notes, near_codes, place.by_one_row)
 
 
 def _with_types(lines: IO[bytes], source: str, options: Json, path: Path, named: Named) -> tuple[str, ...]:
@@ -290,10 +302,8 @@ def _names(
 
 
 @contextmanager
-def from_header(
-    file: IO[bytes], source: str, form: CsvForm
-) -> Iterator[tuple[IO[bytes], CsvForm, int, tuple[str, ...]]]:
-    """The same file from its header on, its form as far as it is known, how many lines are gone, and sentences on them.
+def from_header(file: IO[bytes], source: str, form: CsvForm) -> Iterator[tuple[IO[bytes], CsvForm, HeaderPlace]]:
+    """The same file from its header on, its form as far as it is known, and which lines are gone.
 
     Where lines are left out it is a copy in UTF-8.
     """
@@ -307,14 +317,14 @@ def from_header(
     form = replace(form, delimiter=form.delimiter or place.delimiter)
     gone = place.above + place.below
     if not gone and not place.mark:
-        yield file, form, 0, place.notes
+        yield file, form, place
         return
     with tempfile.TemporaryFile() as copy:
         try:
             _copy_from(place, file, encoding, copy)
         except UnicodeError:
             raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
-        yield copy, replace(form, encoding="utf-8"), gone, place.notes
+        yield copy, replace(form, encoding="utf-8"), place
 
 
 def _copy_from(place: HeaderPlace, file: IO[bytes], encoding: str, copy: IO[bytes]) -> None:
@@ -353,8 +363,8 @@ def _blank_lines(file: IO[bytes]) -> int:
 
 
 @contextmanager
-def _refusals(source: str, options: Json, above: int) -> Iterator[None]:
-    """Turns complaints about a file into one sentence; ``above`` lines of it are not counted by Arrow."""
+def _refusals(source: str, options: Json, place: HeaderPlace) -> Iterator[None]:
+    """Turns complaints about a file into one sentence; lines beside its header are not counted by Arrow."""
     import pyarrow
 
     encoding = options["read_options"].encoding
@@ -363,6 +373,7 @@ def _refusals(source: str, options: Json, above: int) -> Iterator[None]:
     except UnicodeError:
         raise InvalidInputError(_badly_encoded(source, encoding, None)) from None
     except pyarrow.ArrowInvalid as error:
+        above = place.above + place.below
         raise _refusal(error, source, options["parse_options"].delimiter, encoding, above) from None
     except MemoryError:
         raise

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
-from fisherleak.tables.read.workbook import chosen_sheet, read_workbook
+from fisherleak.tables.read.workbook import FEW_DECIDE, TYPED_CELLS, chosen_sheet, read_workbook
 
 __all__ = ["SEVERAL_TYPES", "ForeignTable", "foreign_table"]
 
@@ -48,8 +48,8 @@ class ForeignTable:
     frame: Any = field(repr=False)
     notes: tuple[str, ...] = ()
     sheets: tuple[str, ...] = ()
-    inferred: bool = False
-    """Whether types of columns follow from their cells; other files keep them."""
+    inferred: frozenset[str] = frozenset()
+    """What cells of text become where all of a column are alike; other files keep them."""
 
 
 def foreign_table(
@@ -77,7 +77,7 @@ def foreign_table(
 
     if head.startswith(OLD_EXCEL) or (head.startswith(EXCEL) and _is_workbook(file)):
         book = ForeignTable(*read("an Excel workbook", read_workbook, source, header, sheet))
-        return replace(book, inferred=True)
+        return replace(book, inferred=TYPED_CELLS)
     if head.startswith(R) or _is_packed_r(file, head):
         return ForeignTable(*read("an R file", _r_frame, source, sheet))
     if sheet is not None:
@@ -128,11 +128,16 @@ def _json_frame(file: IO[bytes], source: str) -> Any:
 
 
 def _stored(found: Any, source: str, names: list[Any] | None = None) -> Any:
-    """A frame with the values that JSON has: a number is a number, a text a text, null is missing."""
+    """A frame with the values that JSON has: a number is a number, a text a text, null is missing.
+
+    Objects have their columns in an order of names, for each object has an order of its own.
+    """
     import pandas
 
     if names is None and isinstance(found, list) and not all(isinstance(row, dict) for row in found):
         raise ValueError("it has neither an object on every line nor columns of as many values")
+    if names is None and isinstance(found, list):
+        names = sorted({name for row in found for name in row})
     frame = pandas.DataFrame(found, columns=names, dtype=object)
     columns = {j: _cells(frame.iloc[:, j], source) for j in range(frame.shape[1])}
     return pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)
@@ -199,32 +204,40 @@ def _spss_frame(file: IO[bytes], source: str) -> tuple[Any, tuple[str, ...]]:
     import pyreadstat
 
     frame, meta = _on_disk(file, pyreadstat.read_sav)
-    named, partly = [], []
-    for name, labels in meta.variable_value_labels.items():
-        present = [value for value in frame[name].unique() if value == value and value is not None]
-        if not all(value in labels for value in present):
-            partly.append(name)
-            continue
-        alone = len({labels[value] for value in present}) == len(present)
-        texts = {value: str(labels[value]) if alone else f"{labels[value]} ({value:g})" for value in present}
-        frame[name] = frame[name].map(texts).astype(object)
-        named.append(name)
-    return frame, _label_notes(source, named, partly)
+    return _labelled(frame, meta.variable_value_labels, source)
 
 
 def _stata_frame(file: IO[bytes], source: str) -> tuple[Any, tuple[str, ...]]:
-    import pandas
+    from pandas.io.stata import StataReader
 
-    plain = pandas.read_stata(file, convert_categoricals=False)
-    file.seek(0)
-    try:
-        frame = pandas.read_stata(file)
-    except ValueError:  # one label for several values
-        return plain, (f"Some labels of values in {source} stand for several values: columns hold the values.",)
-    labelled = [name for name in frame.columns if isinstance(frame[name].dtype, pandas.CategoricalDtype)]
-    partly = [name for name in labelled if not all(isinstance(each, str) for each in frame[name].cat.categories)]
-    frame = frame.assign(**{name: plain[name] for name in partly})
-    return frame, _label_notes(source, [name for name in labelled if name not in partly], partly)
+    with StataReader(file, convert_categoricals=False) as reader:
+        frame, sets = reader.read(), reader.value_labels()
+        own = zip(frame.columns, reader._lbllist, strict=True)  # pandas tells which set is whose nowhere else
+        return _labelled(frame, {name: sets[each] for name, each in own if each in sets}, source)
+
+
+def _labelled(frame: Any, labels: Mapping[str, Mapping[Any, Any]], source: str) -> tuple[Any, tuple[str, ...]]:
+    """The frame with labels in place of values, by column, where each value that occurs has one.
+
+    How labels are written follows from all that the file has, whether a row has them or not.
+    """
+    columns, partly, few = {}, [], {}
+    for name, own in labels.items():
+        without = int((frame[name].notna() & ~frame[name].isin([*own])).sum())
+        if without:
+            partly.append(name)
+            few[name] = (without, "text")
+            continue
+        alone = len({*own.values()}) == len(own)
+        texts = {value: str(label) if alone else f"{label} ({_plain(value)})" for value, label in own.items()}
+        columns[name] = frame[name].map(texts).astype(object)
+    made = frame.assign(**columns)
+    made.attrs = {FEW_DECIDE: few}
+    return made, _label_notes(source, [*columns], partly)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _label_notes(source: str, named: list[str], partly: list[str]) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _parquet(place: Path) -> list[str]:
 
 
 def _csv(head: bytes, source: str, delimiter: str | None, encoding: str | None) -> list[str]:
-    with from_header(io.BytesIO(head), source, CsvForm(delimiter, encoding)) as (file, form, _, _):
+    with from_header(io.BytesIO(head), source, CsvForm(delimiter, encoding)) as (file, form, _):
         line = first_line(file, source, encoding_of(file, source, form.encoding))
         mark, _ = delimiter_of(line, source, form.delimiter)
     return fields_of(line) if mark == BLANKS else next(csv.reader([line], delimiter=mark))

@@ -10,14 +10,14 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.read.cell_formats import ALMOST, is_missing
 from fisherleak.tables.read.first_line import is_number, reads_as_row
 
-__all__ = ["DELIMITERS", "HeaderPlace", "header_in_rows", "header_in_text"]
+__all__ = ["DELIMITERS", "HeaderPlace", "header_in_rows", "header_in_text", "is_open", "one_row_decides"]
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 SEPARATOR = re.compile(r'\s*"?sep=(.)"?[\s,;|]*', re.IGNORECASE)
@@ -90,7 +90,7 @@ class HeaderPlace:
     """Lines (or rows) above the header, those right below it that are nobody's, and what is said of both.
 
     ``delimiter`` is the one that a line of the file names, or that only the lines below titles have; ``mark`` is what stands
-    before the header itself, as of a comment.
+    before the header itself, as of a comment. ``by_one_row`` is whether all this might be another without one of the rows.
     """
 
     above: int = 0
@@ -98,6 +98,7 @@ class HeaderPlace:
     notes: tuple[str, ...] = ()
     delimiter: str | None = None
     mark: str = ""
+    by_one_row: bool = False
 
 
 def header_in_rows(rows: Sequence[Sequence[str]], source: str) -> HeaderPlace:
@@ -107,9 +108,68 @@ def header_in_rows(rows: Sequence[Sequence[str]], source: str) -> HeaderPlace:
     return HeaderPlace(above, below, _notes(source, above, below, "row"))
 
 
+def one_row_decides(rows: Sequence[Sequence[str]], start: int, place: Callable[[Sequence[int]], object]) -> bool:
+    """Whether without one of the rows from ``start`` on their header might be read in another place.
+
+    ``place`` tells where it is with some of the rows, by their numbers. Of rows whose cells are alike one is left out.
+    """
+    above = [{row[j].strip() for row in rows[:start] if j < len(row)} for j in range(max(map(len, rows), default=0))]
+    times = [Counter(row[j].strip() for row in rows[start:] if j < len(row)) for j in range(len(above))]
+    alike: dict[tuple[tuple[bool, ...], ...], int] = {}
+    for k, row in enumerate(rows[start:], start):
+        cells = (cell.strip() for cell in row)
+        form = tuple(
+            (is_number(cell), is_missing(cell), cell in above[j], times[j][cell] == 1 and not is_number(cell))
+            for j, cell in enumerate(cells)
+        )
+        alike.setdefault(form, k)
+    everything = [*range(len(rows))]
+    now = place(everything)
+    return any(place([*everything[:k], *everything[k + 1 :]]) != now for k in alike.values())
+
+
+def is_open(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether rows may hold titles, or types or units below a header: else no row decides where the header is."""
+    if len(rows) < 2:
+        return False
+    filled, below = sum(map(bool, map(str.strip, rows[0]))), [row for row in rows[2:] if len(row) == len(rows[1])]
+    words = [
+        cell
+        for j, cell in enumerate(rows[1])
+        if _is_word(cell) and 2 * sum(is_number(r[j]) for r in below) >= len(below)
+    ]
+    types = [cell for cell in rows[1] if cell.strip().lower() in TYPES or cell.strip().lower().startswith(IMPORTED)]
+    return 2 * filled <= max(map(len, rows)) or max(len(words), len(types)) > 1
+
+
 def header_in_text(text: str, source: str, delimiter: str | None, header: bool | None) -> HeaderPlace:
     """The same of the first lines of a text file; ``above`` and ``below`` count lines, blank ones too."""
     lines = text.split("\n")
+    place = _place_in(lines, source, delimiter, header)
+    if header is not None:
+        return place
+    return replace(place, by_one_row=_by_one_line(lines, source, delimiter, place))
+
+
+def _by_one_line(lines: Sequence[str], source: str, delimiter: str | None, place: HeaderPlace) -> bool:
+    """Whether one row of a text file decides where its header is."""
+    line = lines[_next(lines, place.above)] if _next(lines, place.above) < len(lines) else ""
+    mark = delimiter or place.delimiter or max(DELIMITERS, key=line.count)
+    found = _records(lines, mark)
+    rows, ends = [row for row, _, _ in found], [0, *(end for _, _, end in found)]
+    start = next((k for k, (_, first, _) in enumerate(found) if first > place.above + place.below), len(found))
+    if not (place.above or place.below or is_open(rows)):
+        return False
+
+    def of_some(kept: Sequence[int]) -> tuple[int, int, str | None, str]:
+        some = [line for k in kept for line in lines[ends[k] : ends[k + 1]]]
+        own = _place_in(some, source, delimiter, None)
+        return own.above, own.below, own.delimiter, own.mark
+
+    return one_row_decides(rows, start, of_some)
+
+
+def _place_in(lines: Sequence[str], source: str, delimiter: str | None, header: bool | None) -> HeaderPlace:
     start, notes = 0, []
     named = None
     at = _next(lines, 0)

@@ -33,7 +33,7 @@ from fisherleak.tables.read.foreign import SEVERAL_TYPES, foreign_table
 from fisherleak.tables.read.header import GZIP, PARQUET
 from fisherleak.tables.read.parquet import CHUNK, parquet_files, parquet_parts
 from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
-from fisherleak.tables.read.workbook import NEAR_CODES
+from fisherleak.tables.read.workbook import BY_ONE_ROW, FEW_DECIDE
 
 __all__ = ["arrow", "example_table", "from_frame", "read_table"]
 
@@ -50,6 +50,8 @@ FOREIGN = {
     b"\xfd7zXZ": "an xz archive",
     b"SQLite": "a database",
 }
+TYPED_TEXT = frozenset({"number", "truth", "bits", "date", "time", "hexadecimal"})
+"""What the columns of a text file may be where all of their cells are such."""
 WHOLE_BITS = 63
 """Of the largest whole numbers that Arrow has."""
 
@@ -122,9 +124,10 @@ def read_table(
         known = foreign_table(file, head, source, form.header, sheet)
         if known is not None:
             read = from_frame(known.frame, source)
-            near_codes = known.frame.attrs.get(NEAR_CODES, {})
             notes = (*known.notes, *read.notes)
-            own: dict[str, Any] = {"inferred": known.inferred, "near_codes": near_codes}
+            attrs = known.frame.attrs
+            own: dict[str, Any] = {"inferred": known.inferred, "few_decide": attrs.get(FEW_DECIDE, {})}
+            own["header_by_one_row"] = attrs.get(BY_ONE_ROW, False)
             return replace(read, sha256=digest, notes=notes, sheets=known.sheets, **own)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):
@@ -133,15 +136,17 @@ def read_table(
             return _parquet(file, Path(path), source, digest)
         if memory is not None and os.fstat(file.fileno()).st_size > memory:
             return _large_csv(file, source, digest, form)
-        table, notes, near_codes = read_csv(file, source, form)
+        table, how = read_csv(file, source, form)
         names, more = _named(table.column_names, source)
-        near_codes = {
-            new: near_codes[old] for old, new in zip(table.column_names, names, strict=True) if old in near_codes
+        few = {
+            new: (how.near_codes[old], "text")
+            for old, new in zip(table.column_names, names, strict=True)
+            if old in how.near_codes
         }
         if table.num_rows == 0:
             raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
-        held = _held(table.rename_columns(list(names)), source, digest, (*notes, *more))
-        return replace(held, inferred=True, near_codes=near_codes)
+        held = _held(table.rename_columns(list(names)), source, digest, (*how.notes, *more))
+        return replace(held, inferred=TYPED_TEXT, few_decide=few, header_by_one_row=how.by_one_row)
     finally:
         file.close()
 
@@ -158,7 +163,7 @@ def _large_csv(file: IO[bytes], source: str, digest: str, form: CsvForm) -> RawT
     """A CSV file as a Parquet file that lives as long as its parts."""
     folder = _TemporaryFolder()
     path = folder.path / "table.parquet"
-    notes, near_codes = csv_to_parquet(file, source, form, path, _named)
+    how = csv_to_parquet(file, source, form, path, _named)
     schema, found = parquet_parts([str(path)])
     rows = sum(part.rows for part in found)
     if not rows:
@@ -170,11 +175,12 @@ def _large_csv(file: IO[bytes], source: str, digest: str, form: CsvForm) -> RawT
         tuple(schema.names),
         tuple(schema.types),
         rows,
-        notes,
+        how.notes,
         parts,
         here=True,
-        inferred=True,
-        near_codes=near_codes,
+        inferred=TYPED_TEXT,
+        few_decide={name: (cells, "text") for name, cells in how.near_codes.items()},
+        header_by_one_row=how.by_one_row,
     )
 
 
@@ -247,9 +253,10 @@ def _folder(path: str) -> RawTable:
     count = (
         f"{len(urls)} files are read as one table, in the order of their names, and rows are counted over all of them."
     )
-    notes = (*notes, count) if len(urls) > 1 else notes
-    rows = sum(part.rows for part in parts)
-    return RawTable(source, "", names, tuple(schema.types), rows, notes, parts, tuple(urls))
+    if len(urls) > 1:  # each file has an order of its own, and a file may have one row
+        names, notes = tuple(sorted(names)), (*notes, count)
+    rows, kinds = sum(part.rows for part in parts), tuple(schema.field(name).type for name in names)
+    return RawTable(source, "", names, kinds, rows, notes, parts, tuple(urls))
 
 
 def example_table() -> RawTable:

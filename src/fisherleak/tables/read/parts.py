@@ -16,6 +16,7 @@ from fisherleak.rows import sum_rows, task_items
 from fisherleak.tables.read.parquet import ParquetPart, checksum
 
 __all__ = [
+    "FewDecide",
     "FilePart",
     "MemoryPart",
     "Part",
@@ -35,6 +36,7 @@ SHARE = 0.6
 BLOCK_BYTES = 2**27
 """Bytes of the features of a part that is read for every pass; a thread or worker holds about six times as much."""
 T = TypeVar("T")
+FewDecide = Mapping[str, tuple[int, str]]
 
 
 class Part(Protocol):
@@ -167,10 +169,13 @@ class RawTable:
         Whether only this process can read it.
     sheets : tuple of str
         Those of a workbook, or the frames of a file of R, of which the first was read as none was named.
-    inferred : bool
-        Whether types of columns follow from their cells, as in a text file.
-    near_codes : dict
-        Columns of numbers that would be codes, and text, without so many of their rows: of 7 beside 01, 02, … one.
+    inferred : set of str
+        What a reader of such a file makes of cells of text where all of a column are alike: "number", "date", …
+    few_decide : dict
+        Columns that would be read as something else without so many of their cells, and as what: numbers as "text" without the
+        7 beside 01, 02, …, text as "date" without the one cell that is no date.
+    header_by_one_row : bool
+        Whether one row decides which line is the header.
     """
 
     source: str
@@ -183,8 +188,9 @@ class RawTable:
     files: tuple[str, ...] = ()
     here: bool = False
     sheets: tuple[str, ...] = ()
-    inferred: bool = False
-    near_codes: Mapping[str, int] = field(default_factory=dict)
+    inferred: frozenset[str] = frozenset()
+    few_decide: FewDecide = field(default_factory=dict)
+    header_by_one_row: bool = False
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]

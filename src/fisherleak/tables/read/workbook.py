@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import IO, Any
 
 from fisherleak._support.checks import nearest
@@ -15,14 +17,18 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.tables.read.cell_formats import cells_to_codes, is_missing, plain_values
 from fisherleak.tables.read.csvfile import MISSING
 from fisherleak.tables.read.first_line import is_number, reads_as_row
-from fisherleak.tables.read.header_place import HeaderPlace, header_in_rows
+from fisherleak.tables.read.header_place import HeaderPlace, header_in_rows, is_open, one_row_decides
 
-__all__ = ["NEAR_CODES", "chosen_sheet", "read_workbook"]
+__all__ = ["BY_ONE_ROW", "FEW_DECIDE", "TYPED_CELLS", "chosen_sheet", "read_workbook"]
 
 PLAIN = {"str", "number", "bool"}
 """Kinds of cells that may be one."""
-NEAR_CODES = "near codes"
-"""The attribute of a frame that says how few cells make numbers of which columns, and not codes."""
+TYPED_CELLS = frozenset({"number", "truth", "bits"})
+"""What cells of text become where all of a column are such."""
+FEW_DECIDE = "few decide"
+"""The attribute of a frame that says how few cells decide what columns are read as, and what they would be."""
+BY_ONE_ROW = "by one row"
+"""The attribute of a frame that says whether one row decides where the header is."""
 LOOKED_AT = 2000
 """Rows of a workbook that its first row is compared with."""
 Cells = list[list[Any]]
@@ -102,6 +108,7 @@ def _framed(
         raise InvalidInputError(f"{source} holds no table: a table needs a header, rows, a target and another column.")
     texts = [[_text(cell) for cell in row] for row in cells[:LOOKED_AT]]
     names, place = _names(texts, source, header, lambda k: [j in merged_in(k) for j in used])
+    names, unnamed = _called_by_place(names, used)
     below = cells[place.above + 1 + place.below :] if header is not False else cells
     twice = next((name for k, name in enumerate(names) if name and name in names[:k] and not is_number(name)), None)
     if twice is not None:
@@ -109,10 +116,25 @@ def _framed(
     if not below:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
     columns = {j: _typed([row[j] for row in below]) for j in range(len(used))}
-    near = {name: series.attrs.get(NEAR_CODES) for name, series in zip(names, columns.values(), strict=True)}
+    few = {name: series.attrs.get(FEW_DECIDE) for name, series in zip(names, columns.values(), strict=True)}
     frame = pandas.DataFrame(columns).set_axis(names, axis=1)
-    frame.attrs = {NEAR_CODES: {name: cells for name, cells in near.items() if cells is not None}}
-    return frame, place.notes
+    frame.attrs = {
+        FEW_DECIDE: {name: each for name, each in few.items() if each is not None},
+        BY_ONE_ROW: place.by_one_row,
+    }
+    return frame, (*place.notes, *(unnamed if header is not False else ()))
+
+
+def _called_by_place(names: Sequence[str], used: Sequence[int]) -> tuple[list[str], list[str]]:
+    """Names, of columns that have none by their place in the sheet: no cell of another column changes them; and sentences."""
+    found, said = [], []
+    for name, j in zip(names, used, strict=True):
+        own = name or f"column {j + 1}"
+        while not name and own in names:
+            own += "'"
+        found.append(own)
+        said += [] if name else [f"Column {j + 1} has no name and is called '{own}'."]
+    return found, said
 
 
 def _names(
@@ -120,16 +142,37 @@ def _names(
 ) -> tuple[list[str], HeaderPlace]:
     """The names of columns and where they stand; refused, without a word of it, where the first row is somebody's."""
     if header is False:
-        return [f"column {j + 1}" for j in range(len(texts[0]))], HeaderPlace()
-    if header is None:
-        merged = _merged_names(texts, source, merged_in)
-        if merged is not None:
-            rows, names = merged
-            note = f"The header of {source} has two rows, merged cells above others: its names are those of both."
-            return names, HeaderPlace(rows - 1, 0, (note,))
-    place = header_in_rows(texts, source) if header is None else HeaderPlace()
+        return [""] * len(texts[0]), HeaderPlace()
+    if header is True:
+        return texts[0], HeaderPlace()
+    known = cache(merged_in)
+    names, place = _found_names(texts, source, known)
+    start = place.above + 1 + place.below
+    if start == 1 and all(texts[0]) and not is_open(texts):
+        return names, place
+
+    def of_some(kept: Sequence[int]) -> object:
+        try:
+            own, other = _found_names([texts[k] for k in kept], source, known)
+        except InvalidInputError:
+            return None
+        return own, other.above, other.below
+
+    return names, replace(place, by_one_row=one_row_decides(texts, start, of_some))
+
+
+def _found_names(
+    texts: list[list[str]], source: str, merged_in: Callable[[int], list[bool]]
+) -> tuple[list[str], HeaderPlace]:
+    """Names where the rows tell where they stand."""
+    merged = _merged_names(texts, source, merged_in)
+    if merged is not None:
+        rows, names = merged
+        note = f"The header of {source} has two rows, merged cells above others: its names are those of both."
+        return names, HeaderPlace(rows - 1, 0, (note,))
+    place = header_in_rows(texts, source)
     names, below = texts[place.above], texts[place.above + 1 + place.below :]
-    if header is None and reads_as_row(names, below) > 0:
+    if reads_as_row(names, below) > 0:
         raise InvalidInputError(
             f"{source} seems to have no header: its first row reads like a person's. Put names above it, or read it with "
             "`header=False`; `header=True` takes that row as names all the same."
@@ -189,22 +232,25 @@ def _typed(cells: list[Any]) -> Any:
     import pandas
 
     there, near = [cell if _text(cell) else None for cell in cells], None
-    kinds = {_kind(cell) for cell in there if cell is not None}
+    kinds = Counter(_kind(cell) for cell in there if cell is not None)
     if "str" in kinds or len(kinds) > 1:
         texts = [None if cell is None else _text(cell) for cell in there]
         counts = Counter(text for text in texts if text is not None)
-        plain = plain_values(counts) if kinds <= PLAIN else None
+        plain = plain_values(counts) if kinds.keys() <= PLAIN else None
         if plain is None:
-            return pandas.Series(texts if len(kinds) > 1 else there, dtype=object)
+            series = pandas.Series(texts if len(kinds) > 1 else there, dtype=object)
+            others = [(kinds.total() - kinds[kind], kind) for kind in kinds.keys() - {"str", "number"}]
+            series.attrs = {FEW_DECIDE: min(others, default=None)}
+            return series
         there = [None if text is None else plain[text] for text in texts]  # a number that is stored as text is one
-        kinds = {_kind(cell) for cell in there if cell is not None}
+        kinds = Counter(_kind(cell) for cell in there if cell is not None)
         near = cells_to_codes(counts)
-    if kinds == {"number"}:
+    if kinds.keys() == {"number"}:
         whole = all(isinstance(cell, int) for cell in there)
         series = pandas.Series(there) if whole else pandas.Series(there, dtype="float64")
-        series.attrs = {NEAR_CODES: near}
+        series.attrs = {FEW_DECIDE: None if near is None else (near, "text")}
         return series
-    return pandas.Series(there, dtype=None if kinds == {"date"} else object)
+    return pandas.Series(there, dtype=None if kinds.keys() == {"date"} else object)
 
 
 def _kind(cell: Any) -> str:

@@ -188,14 +188,19 @@ def _all_groups(
         count = min(GROUP, found.shape[0] - start)
         for i in range(count):
             who[i], off[i] = start + i, 0.0
-            V[i], before[i], moved[i] = begin[:m], 0.0, ahead
+            # number by number: of slices that are assigned, numba takes longer to compile the kernel
+            for j in range(m):
+                V[i, j], before[i, j] = begin[j], 0.0
+            for j in range(ahead.size):
+                moved[i, j] = ahead[j]
             last[0, i], last[1, i] = (begin[m] if label else 0.0), 0.0
         steps = 0
         for check in checks:
             while steps < check:
                 if steps:
                     np.dot(V[:count], others, moved[:count])
-                    tridiagonal[1, steps - 1, :count] = off[:count]
+                    for i in range(count):
+                        tridiagonal[1, steps - 1, i] = off[i]
                 along = tridiagonal[0, steps]
                 _step(count, who, V, before, last, off, moved, values, g, w, first, label, factors, along)
                 V, before = before, V
@@ -211,9 +216,11 @@ def _all_groups(
                 if errors[who[i]] <= wanted:
                     count -= 1
                     who[i], off[i] = who[count], off[count]
-                    V[i], before[i] = V[count], before[count]
-                    last[:, i] = last[:, count]
-                    tridiagonal[:, :steps, i] = tridiagonal[:, :steps, count]
+                    for j in range(m):
+                        V[i, j], before[i, j] = V[count, j], before[count, j]
+                    last[0, i], last[1, i] = last[0, count], last[1, count]
+                    for k in range(steps):
+                        tridiagonal[0, k, i], tridiagonal[1, k, i] = tridiagonal[0, k, count], tridiagonal[1, k, count]
             if count == 0:
                 break
 

@@ -32,10 +32,16 @@ def _all_groups(start: int, stop: int, diagonal: Vector, beside: Vector, out: Ve
     work = room_for(size, ABREAST)
     for first in range(start, stop, ABREAST):
         count = min(ABREAST, stop - first)
-        alpha[:, :count] = diagonal[:, first : first + count]
-        beta[: size - 1, :count] = beside[:, first : first + count]
+        # number by number: of slices that are assigned, numba takes twice as long to compile the kernel
+        for k in range(size):
+            for i in range(count):
+                alpha[k, i] = diagonal[k, first + i]
+        for k in range(size - 1):
+            for i in range(count):
+                beta[k, i] = beside[k, first + i]
         solve_abreast(alpha, beta, size, count, solved, work)
-        out[:, first : first + count] = solved[:, :count]
+        for i in range(count):
+            out[0, first + i], out[1, first + i] = solved[0, i], solved[1, i]
 
 
 def _room_for(size: int, abreast: int) -> Vector:
@@ -190,16 +196,20 @@ def _solve_matrices(start: int, stop: int, G: Vector, out: Vector) -> None:
         count = min(MATRICES_ABREAST, stop - first)
         for i in range(count):
             top = 0.0
-            M[:] = G[first + i]
             for a in range(m):
-                top = max(top, M[a, a])
+                top = max(top, G[first + i, a, a])
             unit[i] = top
             if top > 0.0 and math.isfinite(top):
-                M *= 1.0 / top
+                share = 1.0 / top
+                for a in range(m):
+                    for b in range(m):
+                        M[a, b] = G[first + i, a, b] * share
                 _reduce(M, v, p, alpha, beta)
-                diagonal[:, i], beside[:, i] = alpha, beta
+                for a in range(m):
+                    diagonal[a, i], beside[a, i] = alpha[a], beta[a]
             else:
-                diagonal[:, i], beside[:, i] = 1.0, 0.0
+                for a in range(m):
+                    diagonal[a, i], beside[a, i] = 1.0, 0.0
         solve_abreast(diagonal, beside, m, count, solved, work)
         for i in range(count):
             out[first + i] = solved[0, i] * unit[i] if unit[i] > 0.0 and math.isfinite(unit[i]) else unit[i]
