@@ -1,7 +1,7 @@
 """What the rules of a policy read of a model that was fitted elsewhere: the rules are those that check the audit of a table.
 
-Etas of rows and groups are in standard units there and here: every number counts in standard deviations of its column, on a
-public grid, as the label does.
+Etas of rows and groups are in standard units there and here: every number, and the label, counts in standard deviations of
+its column, on a public grid, or in widths of its declared bounds over the root of 12.
 """
 
 from __future__ import annotations

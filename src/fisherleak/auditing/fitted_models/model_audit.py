@@ -266,8 +266,9 @@ def audit(
         it is kept. Needs a noise.
     policy : path, mapping or Policy, optional
         Rules as ``fisherleak audit --policy`` takes them: a TOML file, or its sections. ``passed`` says whether all are kept,
-        ``rules`` what became of each. Needs a noise. In rules, etas of rows and groups are in standard deviations, as for a
-        table. What cannot be checked for a fitted model is refused by name.
+        ``rules`` what became of each. Needs a noise. In rules, etas of rows and groups are in units of the columns, as for a
+        table: about standard deviations or, with declared bounds, their width over the root of 12. What cannot be checked for
+        a fitted model is refused by name.
     metric : {"accuracy", "auc", "log-loss", "r2", "deviance"}, optional
         The measure of utility that leads. By default the model's own, and the AUC where classes are uneven.
     sample_weight : array of shape (n,), optional
