@@ -74,7 +74,9 @@ def test_of_many_columns_the_most_exposed_are_listed_and_the_others_counted(
     table["y"] = rng.normal(size=40).round(3)
     table.to_csv(tmp_path / "genes.csv", index=False)
     shown = fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks", "-v").out
-    listed = shown[shown.index("Least error of an unbiased attacker, in the unit") : shown.index("Share of a value")].splitlines()
+    listed = shown[
+        shown.index("Least error of an unbiased attacker, in the unit") : shown.index("Share of a value")
+    ].splitlines()
     assert sum(line.startswith("gene") for line in listed) == 100
     assert "  and 3 more, less exposed ones (--json and --out have all)" in listed
     document = json.loads(fisherleak("audit", tmp_path / "genes.csv", "--target", "y", "--no-attacks", "--json").out)

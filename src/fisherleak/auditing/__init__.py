@@ -1,4 +1,4 @@
-"""Everything that a report shows, run and timed: may import every room above it; names no option and renders nothing.
+"""Everything that a report shows, run and timed: may import every folder above it; names no option and renders nothing.
 
 from fisherleak.auditing import Settings, audit
 from fisherleak.report.summarise import summarise

@@ -1,4 +1,4 @@
-"""The command line, ``fisherleak audit | release | predict | verify | …``: may import every room; nobody imports it.
+"""The command line, ``fisherleak audit | release | predict | verify | …``: may import every folder; nobody imports it.
 
 Commands parse, call the library, and print. Adding one is adding a file here and a line to ``COMMANDS``. Nothing is loaded
 before ``main`` runs, so that whoever interrupts it sees one sentence.

@@ -1,1 +1,1 @@
-"""What a release reveals, measured, kept, composed and shown: may import ``models`` and the rooms above it, nothing below."""
+"""What a release reveals, measured, kept, composed and shown: may import ``models`` and the folders above it, nothing below."""

@@ -387,7 +387,7 @@ class Leakage(EtasOfValues):
             raise InvalidInputError(
                 "report shows rows, and this leakage is about people: fl.audit(model, X, y, noise, person=ids).report(path)."
             )
-        # a room below this one: loaded when called
+        # a folder below this one: loaded when called
         return import_module("fisherleak.report.outputs").write_report(
             self, path, title=title, groups=self._labels(groups), max_eta=max_eta, spread=spread, overwrite=overwrite
         )

@@ -284,7 +284,7 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     if not isinstance(jacobian.X, np.ndarray):
         _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, or bring them to the host")
     if noise.calibrated.asked is not None:
-        # a room below this one: loaded when called
+        # a folder below this one: loaded when called
         made: Reshaped = import_module("fisherleak.protection.calibrate.remade_noise").made_anew(jacobian, noise, count)
         return made
     found = FromGram.of_shape(jacobian, noise, noise.calibrated.shape)

@@ -1,4 +1,4 @@
-"""The only reader of fitted scikit-learn objects: may import ``engine`` and the rooms above; measures nothing, reads no files.
+"""The only reader of fitted scikit-learn objects: may import ``engine`` and folders above; measures nothing, reads no files.
 
 Only public attributes of scikit-learn are used. ``estimators`` knows the linear models, ``steps.transformers`` the transformers
 and ``steps.flow`` what they do to columns, ``frames`` the tables; ``preprocessed`` walks rows through them, ``read`` puts all

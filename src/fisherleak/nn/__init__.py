@@ -1,4 +1,4 @@
-"""Networks: encoders, noisy SGD and last layers, the only room of torch; may import ``attacks`` and the rooms above it.
+"""Networks: encoders, noisy SGD and last layers; the only folder that uses torch. May import ``attacks`` and folders above.
 
 Every name is loaded when it is used, and torch with the first call that needs it.
 """

@@ -1,1 +1,1 @@
-"""Released models of tables: their noise, cards, files and ledgers; may import ``training`` and the rooms above it."""
+"""Released models of tables: their noise, cards, files and ledgers; may import ``training`` and the folders above it."""

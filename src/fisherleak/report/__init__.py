@@ -1,4 +1,4 @@
-"""From a summary to one HTML file: may import ``audit`` and the rooms above it for their records; computes nothing."""
+"""From a summary to one HTML file: may import ``audit`` and the folders above it for their records; computes nothing."""
 
 from fisherleak.report.render import render
 

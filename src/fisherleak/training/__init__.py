@@ -1,1 +1,1 @@
-"""From a table to a fitted model, leakage and utility; may import ``tables``, ``protection`` and the rooms above them."""
+"""From a table to a fitted model, leakage and utility; may import ``tables``, ``protection`` and the folders above them."""

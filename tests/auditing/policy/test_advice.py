@@ -89,7 +89,7 @@ def test_a_noise_that_costs_too_much_is_not_advised(people: Any) -> None:
     policy = policy_of({"rows": {"max_eta": 1e-3}, "utility": {"max_loss": 0.01}})
     advice = advice_on(audit(table, settings, noise=300.0, policy=policy, **FAST))
     assert advice.noise is None
-    assert advice.note.endswith("where those on what is revealed do, these fail: utility.max_loss.")
+    assert advice.note.endswith("Where the rules on what is revealed pass, these fail: utility.max_loss.")
 
 
 def test_a_table_of_categories_has_no_share(people: Any) -> None:

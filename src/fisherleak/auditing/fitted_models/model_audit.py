@@ -171,7 +171,7 @@ class ModelAudit(Pickled):
         --------
         >>> found.report("report.html")  # doctest: +SKIP
         """
-        # a room below this one: loaded when called
+        # a folder below this one: loaded when called
         return import_module("fisherleak.report.outputs").write_page(self.summary, path, overwrite)
 
     def board(self, path: Any, *, overwrite: bool = False) -> Any:
@@ -189,7 +189,7 @@ class ModelAudit(Pickled):
         --------
         >>> found.board("board.html")  # doctest: +SKIP
         """
-        # a room below this one: loaded when called
+        # a folder below this one: loaded when called
         return import_module("fisherleak.report.outputs").write_board(self.summary, path, overwrite)
 
     def __repr__(self) -> str:
@@ -214,7 +214,7 @@ def _whose(row: int, name: str | None, person: bool) -> str:
 
 
 def _wording() -> Any:
-    # a room below this one: loaded when called
+    # a folder below this one: loaded when called
     return import_module("fisherleak.report.verdict")
 
 

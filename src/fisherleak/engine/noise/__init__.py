@@ -5,7 +5,7 @@ For location noise, :math:`w' = w^* + b`, the information of the release about t
 equation 12, for :math:`I_b = I / \sigma^2`). A noise of ``scale`` s has :math:`I_b(s) = I_b(1) / s^2`.
 
 Adding a noise is adding one file and its record to ``NOISES``; every property test runs on it at once. May import what
-``engine`` may, and no other room.
+``engine`` may, and no other folder.
 """
 
 from __future__ import annotations

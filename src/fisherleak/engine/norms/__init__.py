@@ -1,4 +1,4 @@
-"""Largest singular values of parts of a Jacobian: may import what ``engine`` may, and no other room.
+"""Largest singular values of parts of a Jacobian: may import what ``engine`` may, and no other folder.
 
 There are three kinds: where rows share an eigenbasis, where they do not, and models of several outputs.
 """

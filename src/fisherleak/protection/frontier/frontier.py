@@ -361,7 +361,7 @@ class Frontier(Shown, Pickled):
         >>> frontier.save("model.skops")  # doctest: +SKIP
         """
         asked = self.task.eta if eta is None else check_positive(eta, "eta")
-        # a room below this one: loaded when called
+        # a folder below this one: loaded when called
         saved = import_module("fisherleak.releasing.files.saved_frontier")
         return saved.save_protected(self.task, asked, path, sign, ledger, limit, overwrite)
 

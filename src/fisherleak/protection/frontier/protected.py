@@ -289,7 +289,7 @@ def protect(
     person : array of shape (n,), optional
         Whose row each is. With "max" as ``groups``; with "any-record" ``rows_per_person`` goes with it.
     rows_per_person : int, optional
-        How many rows a person may have: the limit is on all of them together, whatever records within the bounds they are.
+        How many rows a person may have: the limit is on all of them together, whichever records within the bounds they are.
         A choice among candidates is not counted for people: ``penalties`` must be left out, or name one candidate with
         ``shapes=["hessian"]``, say.
     penalties : sequence of float, optional
