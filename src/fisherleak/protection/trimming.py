@@ -62,7 +62,7 @@ class Trimmed:
             ),
             ("above the limit now", f"{self.above:,}"),
         ]
-        return panel("Trimmed", pairs, "That a row was dropped is itself something the model reveals.")
+        return panel("Trimmed", pairs, "The model also reveals that a row was dropped.")
 
     @property
     def above(self) -> int:

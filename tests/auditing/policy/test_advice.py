@@ -63,7 +63,7 @@ def test_limits_decide_where_there_are_some(people: Any) -> None:
     assert again.gate.count == 0
     assert all(rule.passed for rule in again.rules)
     useless = audit(table, settings, noise=5.0, policy=policy_of({"utility": {"min": 1.0}}), **FAST)
-    assert "that on utility does not" in advice_on(useless).note
+    assert "the limit on utility fails" in advice_on(useless).note
     other = audit(table, settings, noise=5.0, policy=policy_of({"require": {"model": "linear"}}), **FAST)
     assert "as the policy requires" in advice_on(other).note
     lost = audit(table, settings, noise=5.0, policy=policy_of({"attacks": {"max_gain": 0.1}}), **FAST)

@@ -257,7 +257,7 @@ def _none_is_enough(limit: float) -> Advice:
 STEP, STEPS = 10.0 ** (1 / 8), 24
 """Ratio of neighbours on the grid, as on that of utility, and how many there are: three decades."""
 UTILITY = (
-    "The limits on what is revealed hold, that on utility does not: it takes less noise, more rows or other limits."
+    "The limits on what is revealed hold, and the limit on utility fails: use less noise, more rows or other limits."
 )
 Attack = Callable[[Trained, Noise, Sequence[float]], Attacked]
 Found = Literal["less", "passes", "more"]

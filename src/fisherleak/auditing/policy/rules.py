@@ -183,10 +183,12 @@ def _groups(policy: Policy, audit: Judged) -> Iterator[Rule]:
             least, (worst, most) = min(eta for _, eta in means), max(means, key=itemgetter(1))
             value = most / least if least > 0 else None
             passed = value is not None and value <= limit
-            told = "nobody in one group" if value is None else f"{number(value)} times as much"
-            yield Rule(
-                f"groups.{key}", limit, value, passed, f"The model depends on '{worst}' {told}; limit {limit:g}."
+            told = (
+                "One group has a mean eta of zero, so there is no ratio"
+                if value is None
+                else f"The mean eta of '{worst}' is {number(value)} times that of the least exposed group"
             )
+            yield Rule(f"groups.{key}", limit, value, passed, f"{told}; limit {limit:g}.")
             continue
         if key == "max_eta_joint" and not audit.proportional:
             yield Rule(f"groups.{key}", limit, None, False, f"The eta of a group jointly {NOT_KNOWN}")

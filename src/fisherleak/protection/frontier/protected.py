@@ -413,7 +413,7 @@ def _people_enough(task: Task, inner: Task) -> str:
         return ""
     leak = with_gaps_filled(polished(inner, max(inner.penalties), None).measured, inner.bounds)
     times, people = copies_enough(leak, inner.bounds, task.rows_per_person), len(set(np.asarray(task.groups).tolist()))
-    return "" if times is None else f"Of people like these {times * people:,} would do; there are {people:,}. "
+    return "" if times is None else f"{times * people:,} people like these would be enough; there are {people:,}. "
 
 
 OPTIONS = ("over", "penalties", "weightings", "shapes", "bounds", "public", "random_state")

@@ -236,8 +236,8 @@ def _bounds_that_tell(design: Design) -> list[str]:
     if not found:
         return []
     return [
-        f"A declared bound of {found} is the least or largest value in the table. The card shows it, and so the value of those "
-        "who have it: declare bounds that are known without the table."
+        f"A declared bound of {found} is the least or largest value in the table. The model card shows it, and so the value of "
+        "those who have it: declare bounds that are known without the table."
     ]
 
 
