@@ -122,6 +122,23 @@ PHRASES = (
     "What this page tells",
     "made anew without the row",
     "knows or guesses it draws",
+    "yes or no counts as a number",
+    "no unbiased attacker does better than",
+    "the column varies by",
+    "Numbers count in units",
+    "flatters the model",
+    "whatever records within",
+    "decimal ones or stand",
+    "reveals that value at any noise",
+    "what an outsider starts from about",
+    "spread started from",
+    "about any number",
+    "those on what is revealed do",
+    "The same as η",
+    "is no advice",
+    "nothing is claimed of",
+    "rooms above",
+    "other room",
 )
 """What people read said so before; the design page of words has what it says now."""
 EXEMPT = {

@@ -319,7 +319,9 @@ def on_ledger(tmp_path: Path, few: RawTable) -> tuple[Path, Path]:
 def test_the_mark_of_a_ledger_covers_the_card(on_ledger: tuple[Path, Path]) -> None:
     path, ledger = on_ledger
     assert (
-        verify(path, ledger=ledger).confirmed[-1].endswith("as number 1 of 1: file, card and what was recorded of it.")
+        verify(path, ledger=ledger)
+        .confirmed[-1]
+        .endswith("as number 1 of 1: file, model card and what was recorded of it.")
     )
     grid = float(grid_of(Gaussian(2.1), 3)[0])
     rewritten(path, lambda card: card["noise"].update(scale=2.1))

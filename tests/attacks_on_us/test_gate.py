@@ -311,8 +311,8 @@ def test_a_spread_in_another_unit_is_refused(gate: Gate, people: Any) -> None:
     status, err, _ = gate("[label]\nspread = 12\nmax_revealed = 0.1\n", *FAST)
     assert (status, "spread of 12 for 'income'" in err) == (2, True)
     _, _, found = gate("[columns.age]\nmin_error = 5\n[label]\nmin_error = 5\n", *FAST, table=months)
-    assert "limit ± 5, where the values vary by 160" in rule(found, "columns.age.min_error")["note"]
-    assert "where the values vary by 1" in rule(found, "label.min_error")["note"]
+    assert "limit ± 5; the standard deviation of the values is 160" in rule(found, "columns.age.min_error")["note"]
+    assert "the standard deviation of the values is 1" in rule(found, "label.min_error")["note"]
 
 
 def test_who_lacks_a_number_is_in_no_rule_and_that_is_said_or_refused(gate: Gate, people: Any) -> None:
@@ -332,7 +332,7 @@ def test_names_of_columns_are_those_of_the_file(gate: Gate, people: Any, header:
     names = [*people.drop(columns="sick").columns]
     names[1], names[2] = names[2], names[1]
     status, err, _ = gate(AGE, header, "--columns", ",".join(names), *FAST)
-    assert (status, "go by the names of columns" in err) == (2, True)
+    assert (status, "use the names of columns" in err) == (2, True)
     status, err, _ = gate(AGE, "--columns", ",".join(names), *FAST)
     assert (status, "looks like a header" in err) == (2, True)
 

@@ -203,7 +203,7 @@ def test_limits_on_every_attack_need_cells_that_are_there(gate: Gate, lacking: A
 def test_what_stands_for_missing_cells_lies_among_the_others(gate: Gate, lacking: Any, high: int) -> None:
     policy = "[columns.crp]\nmax_revealed = 0.9\n"
     status, err, _ = gate(policy, "--noise", "1e4", "--bounds", f"crp=0:{high}", table=lacking)
-    assert (status, "It shows who lacks a value" in err) == ((0, False) if high == 15 else (2, True)), err
+    assert (status, "That shows who lacks a value" in err) == ((0, False) if high == 15 else (2, True)), err
 
 
 def test_a_gain_that_cannot_be_above_its_limit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,5 +211,5 @@ def test_a_gain_that_cannot_be_above_its_limit_is_said(monkeypatch: pytest.Monke
     guessed = {"hiv": 0.93, "city": 0.6}
     monkeypatch.setattr(rules, "without_release", lambda attacked, column: guessed[column])
     audit: Any = SimpleNamespace(attacked=None)
-    assert "No gain on 'hiv' can be above it" in rules._cannot_fail(audit, [*guessed], 0.1)
+    assert "No gain on 'hiv' can be above the limit" in rules._cannot_fail(audit, [*guessed], 0.1)
     assert rules._cannot_fail(audit, [*guessed], 0.05) == ""

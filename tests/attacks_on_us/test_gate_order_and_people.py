@@ -215,7 +215,7 @@ def test_the_eta_of_two_values_is_per_step_between_them(gate: Gate) -> None:
         coded = table.assign(smoker=code * smoker)
         status, _, rules = gate(coded, "[columns.smoker]\nmax_eta = 1\n[columns.age]\nmax_eta = 1e6\n", *words, **ends)
         assert status == 1
-        assert "where the values vary by" in rules["columns.age.max_eta"]["note"]
+        assert "the standard deviation of the values is" in rules["columns.age.max_eta"]["note"]
         assert rules["columns.smoker.max_eta"]["count"] > 0
         found.append(rules["columns.smoker.max_eta"]["value"])
     assert found[0] == pytest.approx(found[1], rel=1e-6)

@@ -121,7 +121,7 @@ def test_membership_counts_that_the_scale_changes_without_a_row(gate: Gate, shap
     options = ["--eta", "1", "--l2", "3", "--shape", shape, *BOUNDS]
     status, _, rules = gate(table, MEMBERS.format(0.999), *options)
     said = rules["membership.max_right"]
-    assert (status, "changes with a probability of" in said["note"]) == (0, True)
+    assert (status, "changes it with a probability of" in said["note"]) == (0, True)
     named = None if shape == "isotropic" else shape
     row = said["row"] - 1
     apart = abs(math.log(scale(table, named) / scale(table.drop(index=row), named))) / math.log(STEP)
@@ -181,9 +181,9 @@ def test_rules_on_values_say_that_they_hold_the_scale_fixed(gate: Gate) -> None:
     policy = "[columns.a]\nmax_revealed = 0.999\n"
     options = ("--l2", "3", *BOUNDS)
     _, _, rules = gate(plain(), policy, "--eta", "1", *options)
-    assert "with the noise's scale as it is, which another value may change" in str(rules)
+    assert "the noise scale is held fixed, though another value may change it" in str(rules)
     _, _, rules = gate(plain(), policy, "--noise", "1", *options)
-    assert "scale as it is" not in str(rules)
+    assert "scale is held fixed" not in str(rules)
 
 
 def test_the_bound_without_a_search_is_the_same() -> None:

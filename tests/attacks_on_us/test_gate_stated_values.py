@@ -93,7 +93,7 @@ def test_a_rule_says_that_it_holds_a_computed_scale_fixed() -> None:
         rules = checked(fl.audit(MODEL, X, Y, given, policy=policy, attacks=False))
         notes = {name: rule.note for name, rule in rules.items() if not name.startswith("require")}
         assert len(notes) == 2
-        assert all(("with the noise's scale as it is" in note) == said for note in notes.values()), notes
+        assert all(("the noise scale is held fixed" in note) == said for note in notes.values()), notes
 
 
 # Tables and options

@@ -199,7 +199,7 @@ def test_one_row_that_stays_the_same_makes_no_newcomers_of_the_others(
     """Of the first row both targets are the same, and both columns."""
     as_new(people(), range(1, N)).to_csv(here / "b.csv", index=False)
     assert release(here / "b.csv", here / "L", "2.skops", *options) == 2
-    assert f"{N - 1} of {N} rows have the values of rows" in capfd.readouterr().err.replace("\n", " ")
+    assert f"{N - 1} of {N} rows have values that a recorded release had" in capfd.readouterr().err.replace("\n", " ")
 
 
 def test_ids_are_not_exchanged_behind_a_column_that_is_left_out(here: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_table_in_which_most_rows_are_renamed_is_refused(ledger: fl.Ledger, ca
         lambda: ledger.leakage(case.X, case.y, ids),
         lambda: ledger.remaining(9.0, case.X, case.y, ids),
     ):
-        with pytest.raises(fl.InvalidInputError, match=r"11 of 20 rows have the values .*made with `carry_to`"):
+        with pytest.raises(fl.InvalidInputError, match=r"11 of 20 rows have values .*made with `carry_to`"):
             question()
     assert len(ledger.entries) == 1
 

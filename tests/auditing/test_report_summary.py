@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -162,3 +162,13 @@ def test_fields_have_their_old_names_too_with_a_warning() -> None:
         assert found.tradeoff.constant == found.tradeoff.baseline
     with pytest.raises(AttributeError, match="'Summary' object has no attribute 'membersip'"):
         _ = found.membersip
+
+
+def test_attacks_on_single_rows_and_on_whole_people_are_told_apart_where_a_column_has_both() -> None:
+    first = read_summary(sample.summary()).attacks[0]
+    both = [
+        replace(first, attribute=name, method=f"{count}, 100 releases")
+        for name, count in (("sex", "3 rows"), ("sex", "2 people"), ("age", "2 people"))
+    ]
+    assert record.attacked_whole(both) == ["single rows", "all rows of a person", ""]
+    assert record.attacked_whole(both[2:]) == [""]

@@ -70,7 +70,9 @@ def test_the_card_says_it_and_is_checked(tmp_path: Path, shape: str) -> None:
         card["eta"]["limit_on"] == "every person (by 'worker'), all rows together, at most 4 of them, in standard units"
     )
     assert card["noise"]["calibrated"]["rows_per_person"] == rows_per_person_on(card) == MOST
-    assert any("any person, all its rows together, at most 4, whatever records" in each for each in card["assumptions"])
+    assert any(
+        "any person, all its rows together, at most 4, whichever records" in each for each in card["assumptions"]
+    )
     assert verify(path).failed is None
 
 
@@ -190,7 +192,7 @@ def test_too_few_people_are_told_how_many_would_do(tmp_path: Path) -> None:
     frame = visits(60)
     with pytest.raises(fl.InvalidInputError, match="a person with 12 rows") as refused:
         released(tmp_path / "m.skops", frame, rows_per_person=12)
-    asked = re.search(r"Of people like these ([\d,]+) would do at `l2=([\d.]+)`; there are 60", str(refused.value))
+    asked = re.search(r"([\d,]+) people like these would be enough at `l2=([\d.]+)`; there are 60", str(refused.value))
     assert asked is not None
     times = int(asked[1].replace(",", "")) // 60
     copies = pandas.concat([frame.assign(worker=frame.worker + 1000 * k) for k in range(times)], ignore_index=True)

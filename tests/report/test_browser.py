@@ -335,6 +335,17 @@ def test_buttons_stay_on_one_line_on_a_phone(seen: Callable[..., Opened]) -> Non
     assert set(buttons.evaluate_all(lines)) == {1}
 
 
+def test_no_option_of_a_command_and_no_name_of_a_column_is_broken_on_a_phone(seen: Callable[..., Opened]) -> None:
+    page = seen(width=390).page
+    words = page.locator(".command code span").evaluate_all(LINES)
+    assert "--out" in [word for word, _ in words]
+    names = page.locator("#attributes-table th.name, #etas-table th.name, #rows-table td.name").evaluate_all(LINES)
+    assert names
+    assert [text for text, lines in [*words, *names] if lines > 1 and len(text) < 14 and " " not in text] == []
+    code = page.locator(".command code").first
+    assert code.text_content() == " ".join(code.locator("span").all_text_contents())
+
+
 def test_the_panels_of_a_chart_are_aligned_on_a_phone(seen: Callable[..., Opened]) -> None:
     """A title that is too long for its panel would narrow it, and the lines of the chosen noise would not meet."""
     made = sample.summary()["tradeoff"]
@@ -414,9 +425,10 @@ def test_real_reports_answer_on_the_first_screen_of_a_phone_and_on_six_pages(
     page = opened_in(browser, document, 390, folded=True).page
     assert page.evaluate("document.getElementById('verdict').getBoundingClientRect().bottom") <= 700
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.pdf(path=paper, format="A4")
+    for size in ("A4", "Letter"):
+        page.pdf(path=paper, format=size)
+        assert pages_of(paper) <= 6, size
     page.context.close()
-    assert pages_of(paper) <= 6
 
 
 def test_a_link_opens_its_part(visit: Callable[..., Opened]) -> None:

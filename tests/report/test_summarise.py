@@ -223,3 +223,9 @@ def test_features_that_tell_of_gaps_are_no_columns() -> None:
     }
     assert columns_used(summary) == 2
     assert columns_used({"data": {"columns": []}, "attributes": [{"name": "x0"}]}) == 1
+
+
+def test_options_in_the_scope_of_a_policy_are_written_as_on_the_command_line() -> None:
+    assert _shown((("age", (0.0, 120.0)), ("city", ("Bonn", "Genua")))) == "age 0:120, city Bonn,Genua"
+    assert _shown(("a", "b")) == "a b"
+    assert _shown(0.5) == "0.5"

@@ -119,3 +119,26 @@ def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:
     number = next(a for a in made["attributes"] if a["kind"] == "number")
     made["distinguishable"].append({**made["distinguishable"][0], "attribute": number["name"], "worst": 0.9})
     assert "The most exposed category of 1 tried is sex. An attacker guesses it" in " ".join(said(made).lines)
+
+
+def test_limits_that_hold_do_not_advise_a_model_that_is_of_no_use() -> None:
+    made = sample.summary()
+    made["policy"] |= {"passed": True}
+    made["gate"] = None
+    kept = "Every limit holds: release the model with this noise."
+    made["next"] = made["next"] | {"noise": made["noise"]["scale"], "eta": None, "note": kept}
+    assert said(made).advice == kept
+    constant = made["tradeoff"]["baseline"]
+    for point in made["tradeoff"]["points"]:
+        point["utility"] = constant - 0.1 if made["tradeoff"]["higher_is_better"] else constant + 0.1
+    verdict = said(made)
+    assert verdict.advice == "Every limit holds, but with this noise the model is no better than the baseline."
+    assert verdict.command is None
+
+
+def test_whether_the_model_may_be_published_is_said_first_where_no_limit_was_set() -> None:
+    made = sample.summary()
+    made["policy"] = made["gate"] = None
+    made["noise"] |= {"chosen": "default"}
+    (line,) = [line for line in said(made).lines if "No noise or limit was given" in line]
+    assert line.startswith("Whether the model may be published is open until you set a limit. ")

@@ -1,7 +1,7 @@
 """What real attackers get out of a released model: may import ``protection`` and the folders above it; reads no files.
 
-All attackers on an attribute take ``(model, X, y, attribute)`` and answer to ``infer``, ``accuracy`` and ``against``, so that
-one can stand in for another. Adding one is adding a file with a subclass of ``Attacker``. ``Membership`` attacks no attribute:
+All attackers on an attribute take ``(model, X, y, attribute)`` and have ``infer``, ``accuracy`` and ``against``, so that
+one can replace another. Adding one is adding a file with a subclass of ``Attacker``. ``Membership`` attacks no attribute:
 it guesses whether a row was in the data at all.
 """
 

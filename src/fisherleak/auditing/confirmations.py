@@ -175,7 +175,7 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
     known = distance_of(noise, away)
     sentence = (
         f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the model card's scale goes; "
-        f"{known.low:.2f} to {known.high:.2f} times can be its work."
+        f"{known.low:.2f} to {known.high:.2f} times can come from such noise."
     )
     power = (
         f"would notice noise below {known.notices_below:.2g} or above {known.notices_above:.2g} times the model card's scale, "

@@ -93,7 +93,7 @@ SOURCE = "The name of the table on the model card: this one has another."
 DECLARED = "Declared bounds of {} columns, in every digit: they were given, and no row is beyond them."
 UNUSED = (
     "Declared categories that no training row has: {}. Their names were given, and their coefficients are noise alone, which "
-    "can be chosen: nothing in the table bears either out."
+    "can be chosen: nothing in the table confirms either."
 )
 CHOSEN_BEFORE = (
     "Numbers in the model card's sentences on what was not given: version 0.1.0 computed some of them otherwise."
@@ -107,7 +107,7 @@ LEFT_OUT = (
     "reveal about "
     "them is not measured."
 )
-VERSIONS = "The versions of {} on the model card: here are others."
+VERSIONS = "The versions of {} on the model card: this system has others."
 
 
 def left_open(saved: SavedModel, audit: Audit) -> list[str]:
@@ -291,8 +291,8 @@ def penalty_confirmed(
     if known is not None and known.found < known.low:
         return (
             f"'{name}' lies {known.found:.2g} times as far from fits with `l2` of about {fits.likeliest:g} as noise of the "
-            f"card's scale goes, and at least {known.low:.2g} times would be its work: it holds less noise than its model card "
-            f"claims, and was not fitted with `l2={l2:g}`. Do not pass it on.",
+            f"card's scale goes, and at least {known.low:.2g} times would come from such noise: it holds less noise than its "
+            f"model card claims, and was not fitted with `l2={l2:g}`. Do not pass it on.",
             False,
         )
     if fits.ratio > -math.log(UNALIKE):

@@ -53,7 +53,7 @@ def queries_until(
     Returns
     -------
     float
-        The largest number of queries with whose answers every example's eta is at or below the limit, a whole number; infinite
+        The largest number of queries after which every example's eta is at or below the limit, a whole number; infinite
         where the answers reveal nothing about anyone, or so little that the number has more than 200 digits. On the
         safe side: etas are enlarged by their error.
 

@@ -1,4 +1,4 @@
-"""The front door: a fitted model and the table it was fitted on, read into what ``leakage`` needs.
+"""A fitted model and the table it was fitted on, read into what ``leakage`` needs.
 
 Also here: whether a fitted model is at the minimum of its objective on the data given, or can have stopped on its way there.
 

@@ -62,7 +62,7 @@ class Trimmed:
             ),
             ("above the limit now", f"{self.above:,}"),
         ]
-        return panel("Trimmed", pairs, "That a row was dropped is itself something the model reveals.")
+        return panel("Trimmed", pairs, "The model also reveals that a row was dropped.")
 
     @property
     def above(self) -> int:
@@ -123,7 +123,8 @@ def trim(
     Notes
     -----
     Dropping rows raises the leakage about many that stay, since fewer rows determine the model, and some may now be above the
-    limit: ``Trimmed.above`` counts them. Trimming protects those it drops only if that they were dropped may be known.
+    limit: ``Trimmed.above`` counts them. Trimming protects the rows that it drops only where others may know that they were
+    dropped.
 
     Examples
     --------

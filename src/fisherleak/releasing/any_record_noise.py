@@ -339,7 +339,7 @@ def _far_columns(trained: Trained, bounds: Bounds) -> str:
 def _enough(trained: Trained, asked: AnyRecordLimit) -> str:
     """Which penalty of a public grid a refused release needs, by halving; which model is released stays the user's choice."""
     if trained.weights is not None:
-        return "Weights of rows decide too which `l2` is enough."
+        return "Row weights also decide which `l2` is enough."
     larger = [l2 for l2 in PENALTIES if l2 > trained.l2]
     most = MOST_TRIED_HELD if trained.fit.intercept_l2 else MOST_TRIED
     if larger and trained.parameters > most:
@@ -374,7 +374,7 @@ def _people_enough(trained: Trained, asked: AnyRecordLimit) -> str:
     times = copies_enough(*_in_levels(trained, asked.bounds), asked.rows_per_person)
     if times is None:
         return ""
-    return f"Of people like these {times * people.count:,} would do at `l2={trained.l2:g}`; there are {people.count:,}."
+    return f"{times * people.count:,} people like these would be enough at `l2={trained.l2:g}`; there are {people.count:,}."
 
 
 def least_admitted(trained: Trained, settings: Settings, asked: AnyRecordLimit) -> tuple[float, Json]:

@@ -240,9 +240,9 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     return f"'{ledger}' records this release, as number {number} of {count}: {covers}.", True
 
 
-ENTRY = "file, card and what was recorded of it"
-CARD_ONLY = "file and card; its mark was made without what was recorded of it, which can be another"
-FILE_ONLY = "its file; its mark was made without the model card, which can be another"
+ENTRY = "file, model card and what was recorded of it"
+CARD_ONLY = "file and model card; its mark was made without what was recorded of it, which may have been changed"
+FILE_ONLY = "its file; its mark was made without the model card, which may have been changed"
 """What a mark covers: those that earlier versions made are of less."""
 
 

@@ -23,7 +23,7 @@ OWN_SHAPE = (
     "scale."
 )
 DEVIATIONS = "standard deviations of its column (rounded to a public grid, within 9 %)"
-WIDTHS = "units of the width of its declared bounds over √12"
+WIDTHS = "units of the width of its declared bounds, divided by √12"
 BOUNDED = "With so many rows and columns the figures on membership are upper bounds."
 
 FIXED_SCALE = (
@@ -38,7 +38,7 @@ def assumptions_of(audit: Audit) -> list[str]:
     people = design.people
     known = "that row and all others" if people is None else "all rows of that person and of everyone else"
     return [
-        "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
+        "Eta bounds attackers who know all other data and estimate without bias: their standard deviation is at least 1/eta.",
         f"Etas of rows, groups and the whole data put all values on one scale. A numeric value counts in {_units(audit)}, a "
         f"category by its indicators, and the label counts {_label_unit(design.target)}. "
         "Etas of single columns are in the column's own unit.",
@@ -104,7 +104,17 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    return " ".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    if value and isinstance(value[0], tuple):  # ends by name, or categories
+        return ", ".join(f"{name} {_ends(ends)}" for name, ends in value)
+    return " ".join(map(str, value))
+
+
+def _ends(given: Sequence[object]) -> str:
+    """A column's bounds or categories, as the options take them."""
+    numbers = [f"{end:.12g}" for end in given if isinstance(end, float)]
+    return ":".join(numbers) if numbers else ",".join(map(str, given))
 
 
 def _units(audit: Audit) -> str:

@@ -88,7 +88,8 @@ def verdict_of(summary: Summary) -> Verdict | None:
     around = (advised.command_for[0], advised.command_for[1]) if advised.command_for else None
     helps = advised.noise is None or advised.eta is not None or _is_useful(summary, advised.noise)
     command = advised.command if helps else None
-    return Verdict(headline, kept, lines, _cost(summary), advised.note + _then(summary), command, around)
+    note = advised.note if helps or not kept else f"Every limit holds, but with this noise the model is {GONE}."
+    return Verdict(headline, kept, lines, _cost(summary), note + _then(summary), command, around)
 
 
 def prices_in_words(summary: Summary) -> list[tuple[str, ...]]:
@@ -338,7 +339,7 @@ def _failed(summary: Summary) -> list[str]:
         return []
     failed = [rule for rule in policy.rules if not rule.passed][:MOST_RULES]
     left = policy.count - policy.passed_count - len(failed)
-    more = [f"{_rules(left)} more failed."] if left > 0 else []
+    more = [f"{number(left)} more rule{'s' * (left != 1)} failed."] if left > 0 else []
     return [f"Failed, {rule.rule}: {rule.note}" for rule in failed] + more
 
 

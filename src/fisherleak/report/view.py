@@ -78,7 +78,8 @@ class Closest:
 class Targets:
     """What can be asked of the noise in words: the largest share revealed of any number, and least errors by column.
 
-    A yes or no counts as a number of spread 1/2, as where a noise is chosen: the choices and the slider say the same. Shares
+    A column of two values counts as numeric, with a standard deviation of 1/2, as where a noise is chosen: the choices and
+    the slider say the same. Shares
     of noise whose covariance the rows decide do not follow the slider: a part of them is the same at every scale.
     """
 

@@ -63,7 +63,7 @@ def test_limits_decide_where_there_are_some(people: Any) -> None:
     assert again.gate.count == 0
     assert all(rule.passed for rule in again.rules)
     useless = audit(table, settings, noise=5.0, policy=policy_of({"utility": {"min": 1.0}}), **FAST)
-    assert "that on utility does not" in advice_on(useless).note
+    assert "the limit on utility fails" in advice_on(useless).note
     other = audit(table, settings, noise=5.0, policy=policy_of({"require": {"model": "linear"}}), **FAST)
     assert "as the policy requires" in advice_on(other).note
     lost = audit(table, settings, noise=5.0, policy=policy_of({"attacks": {"max_gain": 0.1}}), **FAST)
@@ -89,7 +89,7 @@ def test_a_noise_that_costs_too_much_is_not_advised(people: Any) -> None:
     policy = policy_of({"rows": {"max_eta": 1e-3}, "utility": {"max_loss": 0.01}})
     advice = advice_on(audit(table, settings, noise=300.0, policy=policy, **FAST))
     assert advice.noise is None
-    assert advice.note.endswith("where those on what is revealed do, these fail: utility.max_loss.")
+    assert advice.note.endswith("Where the rules on what is revealed pass, these fail: utility.max_loss.")
 
 
 def test_a_table_of_categories_has_no_share(people: Any) -> None:

@@ -224,7 +224,7 @@ def test_attackers_guess_values_that_are_there(tmp_path: Path) -> None:
     assert {outcome.n for outcome, _ in outcomes if outcome.attribute == "sex"} == {89}
     with pytest.raises(InvalidInputError, match="shows who lacks 'age'"):
         attacked_columns(trained.design, ["age (missing)"])
-    with pytest.raises(InvalidInputError, match="`ledger` needs rows without gaps"):
+    with pytest.raises(InvalidInputError, match="`ledger` needs rows without missing values"):
         save_model(
             from_frame(visits()),
             Settings("ill", drop=("score",), held_out=0.0),

@@ -232,9 +232,9 @@ def _assumptions(measured: MeasuredEtas) -> tuple[str, ...]:
     leak = measured.leak
     unknown = SEVERAL_ROWS if measured.several else not_shown(leak)
     return (
-        "Eta bounds unbiased attackers who know all other data: they do no better than a standard deviation of 1/eta.",
+        "Eta bounds attackers who know all other data and estimate without bias: their standard deviation is at least 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
-        MEANING if unknown is None else f"No share of a number is stated: {unknown}.",
+        MEANING if unknown is None else f"No share of a numeric value is stated: {unknown}.",
         f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
         *([f"Whether someone is in the data: {why}."] if (why := membership_unknown(leak)) else []),
         "Rows are counted from 0.",

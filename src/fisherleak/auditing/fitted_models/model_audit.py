@@ -252,8 +252,8 @@ def audit(
         Added to every parameter; a number is the scale of Gaussian noise. By default the least Gaussian noise at which no
         number of anyone in X is revealed by more than a tenth, and the verdict says so.
     X_test, y_test : optional
-        Rows that the model has not seen, for utility. Without them utility is that of the training rows, which flatters the
-        model, and the page says so.
+        Rows that the model has not seen, for utility. Without them utility is that of the training rows, which is too good,
+        and the page says so.
     person : str or array of shape (n,), optional
         A column of X, or whose row each is: all rows of a person are one, as for :meth:`Leakage.by_person`. Etas, membership,
         limits and attacks are then of people; shares of numbers are not known of those who have several rows.
@@ -276,7 +276,7 @@ def audit(
     public : {"preprocessing", "nothing"}
         As for :func:`fisherleak.measure`.
     spread : mapping of name to number, optional
-        What an outsider starts from about a number, in its unit, as for :meth:`Leakage.revealed`.
+        How uncertain an outsider is about a numeric column, a standard deviation in its unit, as for :meth:`Leakage.revealed`.
     attacks : bool
         Whether to run the attackers, which takes most of the time.
     seed : int

@@ -257,7 +257,7 @@ def _none_is_enough(limit: float) -> Advice:
 STEP, STEPS = 10.0 ** (1 / 8), 24
 """Ratio of neighbours on the grid, as on that of utility, and how many there are: three decades."""
 UTILITY = (
-    "The limits on what is revealed hold, that on utility does not: it takes less noise, more rows or other limits."
+    "The limits on what is revealed hold, and the limit on utility fails: use less noise, more rows or other limits."
 )
 Attack = Callable[[Trained, Noise, Sequence[float]], Attacked]
 Found = Literal["less", "passes", "more"]
@@ -358,7 +358,7 @@ def passing_noise(again: Again) -> Advice:
     if ruled and membership.recognised:
         return Advice(
             None,
-            f"No noise makes every rule pass, for no noise hides who is recognised without it: {membership.recognised_note}",
+            f"No noise makes every rule pass, since no noise hides these rows: {membership.recognised_note}",
         )
     gate = again.audit.gate
     if all(rule.name.startswith("utility.") for rule in failed) and not (gate and gate.count):
@@ -382,7 +382,8 @@ def _searched(again: Again, grid: Sequence[float], first: int) -> Advice:
         found, failed = _found(again, grid[k])
     if found == "less":
         return Advice(
-            None, f"No noise up to scale {number(grid[-1])} makes every rule pass: failed there: {_listed(failed)}."
+            None,
+            f"No noise up to scale {number(grid[-1])} makes every rule pass. At that scale these fail: {_listed(failed)}.",
         )
     best, above = (k if found == "passes" else None), k
     while above - below > 1 and not (below == -1 and best is not None):
@@ -393,7 +394,8 @@ def _searched(again: Again, grid: Sequence[float], first: int) -> Advice:
         failed = least if found == "more" else failed
     if best is None:
         return Advice(
-            None, f"No noise makes every rule pass: where those on what is revealed do, these fail: {_listed(failed)}."
+            None,
+            f"No noise makes every rule pass. Where the rules on what is revealed pass, these fail: {_listed(failed)}.",
         )
     noise = grid[best]
     return Advice(noise, f"With noise of scale {number(noise)} every rule passes. {FROM_ROWS}")

@@ -88,7 +88,7 @@ def refuse_told_of_model(
         wanted = ", ".join(f"{name!r}: (low, high)" for name in unframed)
         raise InvalidInputError(
             f"The policy '{source}' limits what is revealed of {_listed(unframed)}, without declared bounds: another value of "
-            f"one row can change the public centre or scale, which reveals that value at any noise. Use noise of "
+            f"one row can change the public centre or scale, which reveals that value however large the noise is. Use noise of "
             f"fl.calibrate(leak, eta=…, over='any-record', bounds={{{wanted}}})."
         )
     _refuse_few_of_class(design, source, ruled)

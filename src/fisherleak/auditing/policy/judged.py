@@ -228,9 +228,9 @@ def _membership(audit: Audit) -> JudgedMembership:
     by_scale = ""
     if changes is not None:
         by_scale = (
-            "This counts the noise's scale on the model card, which a release without that row changes with a probability of "
-            f"{number(100 * float(changes[row]))} % at most, the number of rows taken as public; a "
-            "scale that is given with `noise` never changes."
+            "This counts the noise scale on the model card: a release without that row changes it with a probability of at "
+            f"most {number(100 * float(changes[row]))} % (the number of rows is public). A scale that is given with `noise` "
+            "never changes."
         )
     return JudgedMembership(right, row, mu, above, membership.recognised_note, by_scale)
 
@@ -248,7 +248,7 @@ def fixed_scale(noise: Noise) -> str:
     """That a rule holds the noise's scale fixed, where a limit decided that; nothing where it was given."""
     if calibration_of(noise) is None:
         return ""
-    return "; with the noise's scale as it is, which another value may change"
+    return "; the noise scale is held fixed, though another value may change it"
 
 
 def _attackable(audit: Audit, name: str) -> int:

@@ -110,7 +110,7 @@ def _value(audit: Judged, value: JudgedValue, limits: Sequence[ColumnLimit], sta
         if share:
             words = f"{words}; spread {number(value.spread, 3)}, {_whence(value.spread, stated)}{audit.fixed_scale}"
         elif value.varies is not None:  # so that a reader notices another unit than that of the limit
-            words += f", where the values vary by {number(value.varies, 2)}"
+            words += f"; the standard deviation of the values is {number(value.varies, 2)}"
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         more = _more(audit, ratio, 1.0)
         yield Rule(each.rule, each.limit, found, passed, _with(words, count, audit), count, worst, more)
@@ -160,8 +160,8 @@ def _measured(
         return value, words, eta * spread / exposure_at(limit)
     if key == "min_error":
         least = 1.0 / eta if eta > 0 else None
-        told = "nothing is known" if least is None else f"the least error is ± {number(least)}"
-        return least, f"Of {anyone}'s '{name}' {told}; limit ± {limit:g}", eta * limit
+        told = "Nothing is revealed" if least is None else f"The least error is ± {number(least)}"
+        return least, f"{told} about {anyone}'s '{name}'; limit ± {limit:g}", eta * limit
     return eta, f"The eta of {anyone}'s '{name}' is at most {number(eta)}; limit {limit:g}", eta / limit
 
 
@@ -183,10 +183,12 @@ def _groups(policy: Policy, audit: Judged) -> Iterator[Rule]:
             least, (worst, most) = min(eta for _, eta in means), max(means, key=itemgetter(1))
             value = most / least if least > 0 else None
             passed = value is not None and value <= limit
-            told = "nobody in one group" if value is None else f"{number(value)} times as much"
-            yield Rule(
-                f"groups.{key}", limit, value, passed, f"The model depends on '{worst}' {told}; limit {limit:g}."
+            told = (
+                "One group has a mean eta of zero, so there is no ratio"
+                if value is None
+                else f"The mean eta of '{worst}' is {number(value)} times that of the least exposed group"
             )
+            yield Rule(f"groups.{key}", limit, value, passed, f"{told}; limit {limit:g}.")
             continue
         if key == "max_eta_joint" and not audit.proportional:
             yield Rule(f"groups.{key}", limit, None, False, f"The eta of a group jointly {NOT_KNOWN}")
@@ -229,8 +231,8 @@ def _attacks(applied: AppliedRules, audit: Judged) -> Iterator[Rule]:
             worst = max(gains, key=lambda column: gains[column])
             value = gains[worst]
             words = (
-                f"Of '{worst}' attackers with the release guess {number(100 * value)} of 100 more than those without"
-                f"{_sampled(audit, worst)}; limit {100 * limit:g}{audit.fixed_scale}."
+                f"With the release, attackers guess '{worst}' correctly {number(100 * value)} points more often (of 100) than "
+                f"without {_sampled(audit, worst)}; limit {100 * limit:g}{audit.fixed_scale}."
                 f"{_cannot_fail(audit, columns, limit)}"
             )
             yield Rule(name, limit, value, all(gain <= limit for gain in gains.values()), words)
@@ -285,8 +287,8 @@ def _cannot_fail(audit: Judged, columns: Sequence[str], limit: float) -> str:
     if not named:
         return ""
     return (
-        f" No gain on {', '.join(named)} can be above it, so often is that guessed without the release: limit max_attack or "
-        "max_accuracy."
+        f" No gain on {', '.join(named)} can be above the limit, since attackers without the release are correct so often: "
+        "limit max_attack or max_accuracy."
     )
 
 
@@ -330,14 +332,14 @@ def _utility(policy: Policy, audit: Judged) -> Iterator[Rule]:
         name = f"utility.{key}"
         if key == "max_loss":
             value = sign * (cost.without_noise - least)
-            words = f"The noise costs {number(value)} of {cost.metric.label} ({told}); limit {limit:g}."
+            words = f"The noise costs {number(value)} of {cost.metric.label}, at {told}; limit {limit:g}."
             yield Rule(name, limit, value, value <= limit, words)
         elif (key == "min") != better:
             other = "min" if better else "max"
             words = f"More of {cost.metric.label} is {'better' if better else 'worse'}: limit it by {other}."
             yield Rule(name, limit, least, False, words)
         else:
-            words = f"{cost.metric.label} with the noise is {number(least)} ({told}); limit {limit:g}."
+            words = f"{cost.metric.label} with the noise is {number(least)}, at {told}; limit {limit:g}."
             yield Rule(name, limit, least, sign * (least - limit) >= 0, words)
 
 
@@ -366,7 +368,11 @@ def _require(policy: Policy, audit: Judged) -> Iterator[Rule]:
         if key == "bounds":
             lacking = "".join(f" '{each}' has none." for each in own.unbounded[:1])
             yield Rule(
-                "require.bounds", limit, value, holds(limit), f"Every number must have declared bounds.{lacking}"
+                "require.bounds",
+                limit,
+                value,
+                holds(limit),
+                f"Every numeric column must have declared bounds.{lacking}",
             )
             continue
         words = f"{name} must be {_said(limit)}{' or more' if key == 'held_out' else ''}, and is {_said(value)}."
@@ -386,7 +392,7 @@ def _said(value: Any) -> str:
 def _with(words: str, count: int, audit: Judged) -> str:
     """With how many fail a rule: people, or rows where an identifier says that several are one's."""
     one, many = audit.called
-    return f"{words}; {count:,} {f'{one} fails' if count == 1 else f'{many} fail'} it." if count else f"{words}."
+    return f"{words}; the rule fails for {count:,} {one if count == 1 else many}." if count else f"{words}."
 
 
 def _more(audit: Judged, value: float, limit: float) -> float | None:

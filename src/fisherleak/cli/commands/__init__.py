@@ -1,1 +1,1 @@
-"""One file per command: parse, call, print; may import every room, and the rest of ``cli``."""
+"""One file per command: parse, call, print; may import every folder, and the rest of ``cli``."""

@@ -13,8 +13,8 @@ from fisherleak.cli._wording import told
 from fisherleak.errors import InvalidInputError
 
 ONE_RELEASE = (
-    "All rows share the noise of this one release: another would give other figures, outside these intervals too. Attack with "
-    "--noise instead of --released for the average over releases."
+    "All rows share the noise of this one release: another release would give other figures, which may lie outside these "
+    "intervals. Attack with --noise instead of --released for the average over releases."
 )
 
 

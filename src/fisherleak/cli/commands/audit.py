@@ -59,7 +59,8 @@ FORM = ("delimiter", "encoding", "columns", "sheet")
 OWN_TABLE = "fisherleak audit TABLE.csv --target COLUMN --out report"
 """What comes after the data that are built in."""
 AS_CODES = (
-    "The command takes {} as {}, and the figures here as numbers: --category in the audit shows what that changes."
+    "The command takes {} as {}; the figures here take them as numbers. Give --category in the audit to see the "
+    "difference."
 )
 THEN_OWN = "Or audit your own table:"
 

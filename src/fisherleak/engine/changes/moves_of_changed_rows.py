@@ -457,9 +457,9 @@ def _refuse_lost_labels(
     if not lost.size:
         return
     last = "its class" if several or fit.loss.labels.binary else "a label on that side"
-    why = f"no other row has {last}, and nothing else holds the intercept. Fit without one, or leave the row out with rows=."
+    why = f"no other row has {last}, and nothing else fixes the intercept. Fit without one, or leave the row out with rows=."
     if sets:
-        why = "no one else has their label, and nothing else holds the intercept."
+        why = "no one else has their label, and nothing else fixes the intercept."
     raise SeparableClassesError(
         f"With {what} in {shared.called(int(rows[starts[lost[0]]]))} there is no model to compare with: {why}"
     )

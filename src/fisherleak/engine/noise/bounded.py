@@ -33,8 +33,8 @@ class Bounded(OneDraw):
     Notes
     -----
     Its Fisher information is :math:`(\pi / L)^2 I`, exactly, the least of all noise within the same limits: 29 % more than
-    that of Gaussian noise of the same variance. A change of the data that moves a parameter by more than 2 L cannot be
-    hidden at all, and by less it can be seen for certain with some probability: eta speaks of small changes. Closed forms
+    that of Gaussian noise of the same variance. A change of the data that moves a parameter by more than 2 L is
+    always seen. A smaller move is seen for certain with some probability. Eta is about small changes only. Closed forms
     that need normal noise (membership, for one) are refused or simulated.
 
     Examples

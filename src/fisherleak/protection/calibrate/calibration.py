@@ -260,7 +260,8 @@ def calibrate(
         he expects to be right before he sees the model (``WhiteBox.accuracy(over="prior")``).
     person : array of shape (n,), optional
         Whose row each is: the limit is then on all rows of a person together. For ``over="any-record"`` give
-        ``rows_per_person`` too: they are at most so many, whatever records within the bounds they are. Who has more is refused.
+        ``rows_per_person`` too: a person has at most so many rows, whichever records within the bounds these are. A person
+        with more is refused.
     rows_per_person : int, optional
         How many rows a person may have. You decide it, not the table: noise grows with it about in proportion.
     random_state : int or Generator, optional

@@ -289,7 +289,7 @@ def protect(
     person : array of shape (n,), optional
         Whose row each is. With "max" as ``groups``; with "any-record" ``rows_per_person`` goes with it.
     rows_per_person : int, optional
-        How many rows a person may have: the limit is on all of them together, whatever records within the bounds they are.
+        How many rows a person may have: the limit is on all of them together, whichever records within the bounds they are.
         A choice among candidates is not counted for people: ``penalties`` must be left out, or name one candidate with
         ``shapes=["hessian"]``, say.
     penalties : sequence of float, optional
@@ -413,7 +413,7 @@ def _people_enough(task: Task, inner: Task) -> str:
         return ""
     leak = with_gaps_filled(polished(inner, max(inner.penalties), None).measured, inner.bounds)
     times, people = copies_enough(leak, inner.bounds, task.rows_per_person), len(set(np.asarray(task.groups).tolist()))
-    return "" if times is None else f"Of people like these {times * people:,} would do; there are {people:,}. "
+    return "" if times is None else f"{times * people:,} people like these would be enough; there are {people:,}. "
 
 
 OPTIONS = ("over", "penalties", "weightings", "shapes", "bounds", "public", "random_state")

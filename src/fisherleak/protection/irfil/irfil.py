@@ -102,7 +102,7 @@ def _spread(eta: Vector) -> float:
 
 
 class IRFIL(Wrapper):
-    r"""Iteratively reweighted Fisher information loss: a model that reveals as much about every example.
+    r"""Iteratively reweighted Fisher information loss: a model that reveals equally much about every example.
 
     Parameters
     ----------
@@ -119,19 +119,19 @@ class IRFIL(Wrapper):
     min_weight, max_weight : float, optional
         Limits on the weights, in units of their mean. A row at a limit keeps its eta.
     tol : float
-        Stop when the standard deviation of eta, relative to its mean, is at most this. A spread that stays above it, or for 0
-        one that ends above that of the plain fit, is reported by a ``ConvergenceWarning`` of scikit-learn.
+        Stop when the standard deviation of eta, relative to its mean, is at most this. A ``ConvergenceWarning`` of
+        scikit-learn reports a spread that stays above it or, for 0, one that ends above that of the plain fit.
     accelerate : bool
-        Anderson mixing of the log weights: far fewer iterations to a small spread, and never a larger one than without after as
-        many, for most of which two fits are needed.
+        Anderson mixing of the log weights. A small spread takes far fewer iterations, and no spread is larger than without
+        it after as many iterations. Most iterations then need two fits.
     noise : Noise, optional
         What the model is going to be released with. The weights depend on its kind and covariance (on which directions of the
         parameters it hides), not on its scale. ``fl.Gaussian(1.0)`` by default; ``fl.Laplace`` gives the same weights.
     account : {"weights-fixed", "end-to-end"}
-        What is made equal: eta with the weights held fixed, the paper's, or that of the whole procedure, weights included: the
-        exact derivative through every reweighting, of all rows (``end_to_end_``). Weights then have another form, which makes
-        these nearly equal: see Notes. For weighting "example" without limits, acceleration and ``tol``, on NumPy rows behind
-        affine preprocessing, which is taken as public.
+        What is made equal. "weights-fixed": eta with the weights held fixed, as in the paper. "end-to-end": eta of the whole
+        procedure, weights included (``end_to_end_``): the exact derivative through every reweighting, of all rows. Weights
+        then have another form, which makes these etas nearly equal: see Notes. For weighting "example" without limits,
+        acceleration and ``tol``, on NumPy rows behind affine preprocessing, which is taken as public.
 
     Attributes
     ----------

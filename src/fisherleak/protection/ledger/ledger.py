@@ -209,11 +209,12 @@ class Ledger(Shown):
 
     **What holds, and when.** ``leakage`` is exact, as :func:`fisherleak.compose` is: the releases' noise is independent, and
     each one's own assumptions hold. Rows are matched by id: the index of a pandas table, the positions of other rows, or
-    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row that has the values of a
-    recorded row whose id is not in the table, or its cells in whatever type (3, "3" and 3.0 are one), is that row, and
-    carries its total; a table of which more than half is so is refused. A row whose values changed under its id is refused
-    (``carry_to`` goes on from totals); one that changed its id and a value is not noticed. Several processes may add at
-    once, and what ``add`` came back from is on the disk. An older copy that is put back is not noticed here:
+    ``ids``; 7, "007" and 7.0 are one id, and rows of which none has a recorded id are refused. A row with the values
+    of a recorded row whose id is not in the table counts as that row and carries its total, also where cells have another
+    type (3, "3" and 3.0 are one). A table of which more than half are such rows is refused. A row whose values changed under
+    its id is refused (``carry_to`` goes on from totals). A row whose id and a value both changed is not noticed. Several
+    processes may add at once, and when ``add`` returns, the release is on the disk. An older copy that is put back is not
+    noticed here:
     ``fisherleak verify MODEL --ledger FILE`` does, by the model card of a later release.
 
     Examples

@@ -220,7 +220,7 @@ def signature_of(
     if "signature" not in card:
         if key is not None:
             return f"The model card '{path}' has no signature, so that '{key}' cannot confirm who released it.", False
-        return "There is no signature: nothing shows who made the file and its card.", True
+        return "There is no signature: nothing shows who made the file and its model card.", True
     crypto = _Crypto.loaded()
     if SIGNATURE(signature, "signature") is not None:
         return f"The signature of '{path}' is damaged, or has more in it than an {ALGORITHM} signature.", False
@@ -235,13 +235,13 @@ def signature_of(
             False,
         )
     if not _signed(crypto, claimed, value, _signed_part(card)):
-        return f"The signature of '{path}' is not one of this model card: card or signature were changed.", False
+        return f"The signature of '{path}' is not one of this model card: one of the two was changed.", False
     if given is None:
         return (
             f"The model card is signed. Only its publisher can say whose key it is, an {ALGORITHM} key: {claimed.hex()}.",
             True,
         )
-    return f"Card and model were signed with the private key that belongs to '{key}'.", True
+    return f"Model card and model were signed with the private key that belongs to '{key}'.", True
 
 
 FIELD = 2**255 - 19

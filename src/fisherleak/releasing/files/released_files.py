@@ -160,7 +160,7 @@ def save_model(
         Public rows with the same columns, from which the shape is computed instead: nothing of it needs counting.
     rows_per_person : int, optional
         With ``settings.person`` and ``over="any-record"``: how many rows a person may have. The limit holds for all of them
-        together, whatever records within the bounds they are; who has more is refused.
+        together, whichever records within the bounds they are. A person with more rows is refused.
     choose_l2 : bool
         In place of ``settings.l2`` take the penalty that public numbers give (``PublicPenalty``), where a limit is on
         every row that could be there (of several classes: on whatever); elsewhere nothing changes.
@@ -236,8 +236,8 @@ def _bounds_that_tell(design: Design) -> list[str]:
     if not found:
         return []
     return [
-        f"A declared bound of {found} is the least or largest value in the table. The card shows it, and so the value of those "
-        "who have it: declare bounds that are known without the table."
+        f"A declared bound of {found} is the least or largest value in the table. The model card shows it, and so the value of "
+        "those who have it: declare bounds that are known without the table."
     ]
 
 

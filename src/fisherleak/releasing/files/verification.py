@@ -32,9 +32,10 @@ from fisherleak.releasing.ledgers import recorded_on
 from fisherleak.releasing.shaping import covariance_words
 
 WHOLE = (
-    "The file follows from its model card and parameters, and the model card has the fields of a model card. Nothing else "
-    "is in either. The file was built again and compared byte for byte, or node by node where other versions of scikit-learn "
-    "or skops wrote it. Names, categories and settings are as the publisher gave them; an audit checks them against the table."
+    "The file is the one that its model card and parameters give, and the model card has the fields that model cards have. "
+    "Nothing else is in either. The file was built again and compared byte for byte, or node by node where other versions of "
+    "scikit-learn or skops wrote it. Names, categories and settings are as the publisher gave them; an audit checks them "
+    "against the table."
 )
 WHOLE_EARLIER = (
     "File and model card are of version 0.1.0: fields, sentences, members, arrays, attributes and parameters (but for the last "
