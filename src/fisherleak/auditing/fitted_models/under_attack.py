@@ -16,7 +16,7 @@ from fisherleak.attacks.candidate_values import MOST_NUMBERS, classifies
 from fisherleak.attacks.candidates import jacobian_at_minimum
 from fisherleak.auditing.exposure.moves_between_values import MOST_TOLD
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
-from fisherleak.auditing.fitted_models.measured_leakage import categories_of
+from fisherleak.auditing.fitted_models.summary_of_leakage import categories_of
 from fisherleak.auditing.report_summary import Summary
 from fisherleak.engine.jacobian import Jacobian, held_levels
 from fisherleak.engine.jacobian.folding import Folding

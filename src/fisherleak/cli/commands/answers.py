@@ -15,7 +15,7 @@ from fisherleak.cli._print import say_reading, show_answers
 from fisherleak.errors import InvalidInputError
 
 
-@flags.grouped
+@flags.expand_option_groups
 def answers(
     table: flags.Table,
     queries: Annotated[

@@ -18,7 +18,7 @@ ONE_RELEASE = (
 )
 
 
-@flags.grouped
+@flags.expand_option_groups
 def attack(
     table: flags.Table,
     attribute: Annotated[list[str], flags.column("--attribute", help="The column to infer. Repeatable.")],

@@ -18,7 +18,7 @@ CARRIED = "fisherleak.carried/1"
 MOST_LISTED = 20
 
 
-@flags.grouped
+@flags.expand_option_groups
 def ledger(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ledger that 'fisherleak release --ledger' keeps.")],
     table: Annotated[

@@ -14,7 +14,7 @@ from fisherleak.cli._wording import told
 from fisherleak.training.defaults import DEFAULT_L2
 
 
-@flags.grouped
+@flags.expand_option_groups
 def release(
     table: flags.Table,
     out: Annotated[

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, times
 from fisherleak._support.namespaces import Sums, Vector
+from fisherleak.engine.beliefs.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
-from fisherleak.engine.prior.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.rows import sum_rows
 
 RADII = (1.05, 1.3, 2.0, 4.0)
