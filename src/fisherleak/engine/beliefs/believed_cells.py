@@ -382,9 +382,9 @@ STEP = 0.12
 """Of u: the next singularity is at pi / 4 from the real line, and the rule errs by exp(-2 pi (pi / 4) / step)."""
 
 
-def gauss_nodes(count: int = 9) -> tuple[Vector, Vector]:
-    """Places in spreads from the centre, and weights that sum to one."""
-    places, weights = np.polynomial.hermite_e.hermegauss(count)
+def gauss_nodes() -> tuple[Vector, Vector]:
+    """Nine places in spreads from the centre, and weights that sum to one."""
+    places, weights = np.polynomial.hermite_e.hermegauss(9)
     return np.asarray(places), np.asarray(weights / weights.sum())
 
 

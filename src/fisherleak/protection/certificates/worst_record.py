@@ -244,15 +244,13 @@ class WorstRecord:
 
 @dataclass(frozen=True)
 class Certified:
-    """The bound alone, at noise of scale 1, with what it is of and what it is made of."""
+    """The bound alone, at noise of scale 1, with what it is of."""
 
     upper: float
     """Of all rows of a person together, where they have several."""
     spread: float
     exchange: Exchange
     found: Bound | SoftmaxBound
-    quantities: Quantities | None = field(default=None, repr=False)
-    """None for several classes."""
 
 
 def certified(exchange: Exchange, by_rows: bool = False) -> Certified:
@@ -275,7 +273,7 @@ def certified(exchange: Exchange, by_rows: bool = False) -> Certified:
     spread = spread_of(exchange, found, q, present, cap) if known else math.inf
     # section 6.11: all rows of a person tell at most ``count`` times what one of them does
     upper = count * min(found.value, cap) * (1.0 + error)
-    return Certified(upper, spread + 2.0 * error, exchange, found, q)
+    return Certified(upper, spread + 2.0 * error, exchange, found)
 
 
 def copies_enough(leakage: Leakage, bounds: Mapping[str, Any] | None, count: int) -> int | None:

@@ -165,11 +165,11 @@ def record(known: Mapping[str, Check], optional: tuple[str, ...] = ()) -> Check:
     return check
 
 
-def by_name(item: Check, most: int = MOST_FEATURES + 1) -> Check:
+def by_name(item: Check) -> Check:
     """A record with names of columns for keys."""
 
     def check(value: Any, way: str) -> str | None:
-        if not isinstance(value, dict) or len(value) > most:
+        if not isinstance(value, dict) or len(value) > MOST_FEATURES + 1:
             return way
         for key, each in value.items():
             if wrong := name(key, way) or item(each, f"{way}.{key[:80]}"):

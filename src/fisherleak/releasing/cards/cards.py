@@ -25,7 +25,7 @@ from fisherleak.releasing.cards.card_fields import CARD, FROM_BOUNDS, FROM_ROWS,
 from fisherleak.tables import Feature
 from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.training.defaults import COUNTED
-from fisherleak.training.model_kinds import KINDS, kind_of
+from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card, noise_words
 from fisherleak.training.pipelines import PublicModel
 from fisherleak.training.trained_model import Settings, Trained
@@ -34,11 +34,6 @@ TRUSTED = {"numpy.dtype", "sklearn._loss.link.Interval", "sklearn.compose._colum
 """Types that any released model may hold and that some versions of skops do not know; an imputer holds a dtype."""
 STEPS = 4
 """Steps of the grid of scales in a factor of two."""
-
-
-def trusted_types() -> set[str]:
-    """Types that a released model of any kind may hold beside those that skops knows."""
-    return TRUSTED.union(*(kind.holds for kind in KINDS))
 
 
 def limited_words(columns: Sequence[str] | None, person: str | None = None, most: int | None = None) -> str:
