@@ -371,7 +371,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tables/design/test_rare_levels.py",
         "tables/design/test_gaps.py",
     ),
-    "tables/design/filling.py": (
+    "tables/design/rows_of_features.py": (
         "tables/design/test_gaps.py",
         "tables/design/test_design.py",
         "auditing/test_run.py",
