@@ -52,15 +52,15 @@ def quick_audits() -> Iterator[None]:
     worst shares, and few in the search for the worst row within the bounds.
     """
     from fisherleak.attacks import population_attacker
-    from fisherleak.engine.prior import mean_squares
-    from fisherleak.protection.certificates import any_record
+    from fisherleak.engine.beliefs import mean_squares
+    from fisherleak.protection.certificates import worst_record
 
     learners = population_attacker._learners
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(population_attacker, "_learners", lambda *given: learners(*given)[-1:])
         patch.setattr(mean_squares, "WORK", 2**18)
-        patch.setattr(any_record, "MOST", 12)
+        patch.setattr(worst_record, "MOST", 12)
         yield
 
 

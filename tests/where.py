@@ -17,8 +17,8 @@ SOURCE = TESTS.parent / "src" / "fisherleak"
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "auditing/policy/stated_rules.py": ("report/test_board.py",),
     "protection/certificates/exchange.py": (
-        "protection/certificates/test_any_record.py",
-        "protection/certificates/test_certificate.py",
+        "protection/certificates/test_worst_record.py",
+        "protection/certificates/test_bound_for_any_record.py",
     ),
     "auditing/policy/applied_rules.py": (
         "attacks_on_us/test_gate.py",
@@ -31,11 +31,11 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "attacks_on_us/test_gate.py",
         "attacks_on_us/test_gate_units.py",
     ),
-    "auditing/confirmed_rules.py": (
+    "auditing/unconfirmed_on_cards.py": (
         "attacks_on_us/test_hidden_in_files.py",
         "attacks_on_us/test_cards_and_ledgers.py",
-        "attacks_on_us/test_gate_scales.py",
     ),
+    "releasing/scale_rule.py": ("attacks_on_us/test_gate_scales.py",),
     "releasing/least_deviation.py": ("attacks_on_us/test_grids_on_cards.py",),
     "releasing/files/model_nodes.py": ("attacks_on_us/test_hidden_in_files.py",),
     "releasing/cards/names_on_cards.py": (
@@ -90,16 +90,16 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "reproduce/test_image_models.py",
         "reproduce/test_numbers.py",
     ),
-    "engine/prior/moving_noise.py": (
+    "engine/beliefs/moving_noise.py": (
         "attacks_on_us/test_shares.py",
         "attacks_on_us/test_shares_of_shaped_noise.py",
     ),
-    "engine/prior/believed_cells.py": (
+    "engine/beliefs/believed_cells.py": (
         "attacks_on_us/test_shares.py",
         "attacks_on_us/test_shares_of_shaped_noise.py",
     ),
     "engine/noise/calibration_record.py": (
-        "protection/certificates/test_any_record.py",
+        "protection/certificates/test_worst_record.py",
         "protection/certificates/test_data_dependent_covariance.py",
         "attacks_on_us/test_pivot.py",
         "engine/test_noise.py",
@@ -258,8 +258,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "attacks_on_us/test_shares_of_shaped_noise.py",
         "auditing/exposure/test_revealed.py",
     ),
-    "engine/prior/mean_squares.py": ("attacks_on_us/test_shares.py",),
-    "engine/prior/path_refits.py": ("attacks_on_us/test_shares.py",),
+    "engine/beliefs/mean_squares.py": ("attacks_on_us/test_shares.py",),
+    "engine/beliefs/path_refits.py": ("attacks_on_us/test_shares.py",),
     "engine/norms/kernels/releases_numba.py": ("engine/norms/test_matrix_free.py",),
     "engine/norms/kernels/perturbed_numba.py": ("engine/norms/test_data_shaped.py",),
     "engine/norms/kernels/secular_numba.py": ("engine/norms/test_secular.py", "engine/norms/test_data_shaped.py"),
@@ -329,8 +329,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "protection/calibrate/test_etas_with_noise_counted.py",
     ),
     "protection/certificates/bound_quantities.py": (
-        "protection/certificates/test_any_record.py",
-        "protection/certificates/test_certificate.py",
+        "protection/certificates/test_worst_record.py",
+        "protection/certificates/test_bound_for_any_record.py",
     ),
     "protection/irfil/irfil_iteration.py": (
         "protection/irfil/test_irfil.py",
@@ -348,7 +348,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "report/outputs.py": (
         "cli/commands/test_audit.py",
         "cli/commands/test_answers.py",
-        "auditing/fitted_models/test_measured_leakage.py",
+        "auditing/fitted_models/test_summary_of_leakage.py",
     ),
     "report/view.py": (
         "report/test_render.py",
@@ -371,7 +371,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tables/design/test_rare_levels.py",
         "tables/design/test_gaps.py",
     ),
-    "tables/design/filling.py": (
+    "tables/design/rows_of_features.py": (
         "tables/design/test_gaps.py",
         "tables/design/test_design.py",
         "auditing/test_run.py",

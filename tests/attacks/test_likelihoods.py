@@ -15,7 +15,8 @@ from scipy.stats import multivariate_normal, norm
 
 import fisherleak as fl
 from cases import Case, make, parameters, slanted
-from fisherleak.attacks.likelihoods import ShapedLikelihood, TiltedLikelihood, below_both, likelihood_of
+from fisherleak.attacks.likelihoods import ShapedLikelihood, TiltedLikelihood, likelihood_of
+from fisherleak.attacks.white_box import below_both
 
 Vector = NDArray[np.float64]
 WAY: Any = fl.ObjectivePerturbation(0.4)

@@ -29,7 +29,7 @@ from attacks_on_us.test_hidden_in_files import (
     said,
     table,
 )
-from fisherleak.auditing.confirmed_rules import EACH_PARAMETER, LEFT_OUT
+from fisherleak.auditing.unconfirmed_on_cards import EACH_PARAMETER, LEFT_OUT
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.cards.card_checks import _bounds_are_of
 from fisherleak.releasing.cards.card_fields import wrong_place

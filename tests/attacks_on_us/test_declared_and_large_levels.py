@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
-from fisherleak.auditing.confirmed_rules import _given_settings
+from fisherleak.auditing.unconfirmed_on_cards import _given_settings
 from fisherleak.cli import main
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.files.released_files import load_model, save_model

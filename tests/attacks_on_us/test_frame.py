@@ -27,7 +27,7 @@ from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.engine.noise import grid_of, noise_from_record
 from fisherleak.models.steps.scalers import complete, neutral
-from fisherleak.releasing.cards.cards import FROM_BOUNDS, FROM_ROWS
+from fisherleak.releasing.cards.card_fields import FROM_BOUNDS, FROM_ROWS
 from fisherleak.releasing.cards.signatures import card_path
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.summarise import summarise

@@ -20,16 +20,15 @@ pytest.importorskip("skops")
 import pandas
 from scipy.special import ndtr
 
-from fisherleak.auditing.confirmed_rules import scale_rule
 from fisherleak.auditing.exposure.membership_of_rows import told_right
 from fisherleak.cli import main
-from fisherleak.protection.certificates.any_record import worst_record
 from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.published_scale import STEP
-from fisherleak.releasing import shaping
+from fisherleak.protection.certificates.worst_record import worst_record
+from fisherleak.releasing import scale_rule as rules_of_scales
 from fisherleak.releasing.any_record_noise import AnyRecordLimit, leaks_of_limits, least_admitted
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
-from fisherleak.releasing.shaping import ScaleRule, changes_of_scale
+from fisherleak.releasing.scale_rule import ScaleRule, changes_of_scale, scale_rule
 from fisherleak.tables import Room, from_frame
 from fisherleak.training.trained_model import Settings, train
 
@@ -155,8 +154,8 @@ def test_a_penalty_that_a_rule_chose_counts_every_scale_that_was_compared(tmp_pa
     assert rule is not None
     penalties = [l2 for l2, _ in rule.tried]
     assert saved.settings.l2 in penalties
-    assert rule.too_many(shaping.MOST_FITS // len(penalties) + 1)
-    assert not rule.too_many(shaping.MOST_FITS // len(penalties))
+    assert rule.too_many(rules_of_scales.MOST_FITS // len(penalties) + 1)
+    assert not rule.too_many(rules_of_scales.MOST_FITS // len(penalties))
     # every penalty before the chosen one was looked at: three times as much each
     assert all(later == pytest.approx(3 * l2, rel=0.04) for l2, later in pairwise(penalties) if later != l2)
 
@@ -170,7 +169,7 @@ def test_without_a_scale_that_keeps_the_limit_a_row_is_told_for_certain() -> Non
 def test_where_it_takes_long_the_rule_is_refused_and_the_remedy_works(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shaping, "MOST_FITS", 10)
+    monkeypatch.setattr(rules_of_scales, "MOST_FITS", 10)
     kind = ["--l2", "3", *BOUNDS]
     status, err, _ = gate(plain(), MEMBERS.format(0.999), "--eta", "1", *kind)
     assert (status, "is not computed for 60 rows. Release with a --noise that is given" in err) == (2, True), err

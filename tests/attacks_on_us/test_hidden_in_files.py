@@ -30,9 +30,9 @@ import skops.io as skops_io
 from drawn import released_pipeline
 from fisherleak.auditing import confirmations
 from fisherleak.auditing.confirmations import Confirmation, confirm
-from fisherleak.auditing.confirmed_rules import GIVEN, SOURCE
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
+from fisherleak.auditing.unconfirmed_on_cards import GIVEN, SOURCE
 from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.add_noise_and_round import grid_below
 from fisherleak.errors import DataError, InvalidInputError

@@ -17,7 +17,7 @@ pytest.importorskip("skops")
 
 from attacks_on_us.test_cards_and_ledgers import card_of, rewritten
 from attacks_on_us.test_hidden_in_files import audited, earlier_file, in_tree, mended
-from fisherleak.auditing.confirmed_rules import SIGNER
+from fisherleak.auditing.unconfirmed_on_cards import SIGNER
 from fisherleak.engine.noise import Gaussian, Laplace
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.protection.ledger.ledger import Ledger

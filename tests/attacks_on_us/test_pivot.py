@@ -12,9 +12,9 @@ import pytest
 
 import fisherleak as fl
 from cases import Case, make
-from fisherleak.protection.certificates.any_record import certified
 from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.published_scale import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.worst_record import certified
 from often import often
 
 BOX = (-2.0, 2.0)

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fisherleak as fl
-from fisherleak.engine.prior import path_refits
+from fisherleak.engine.beliefs import path_refits
 from often import often
 
 Vector = NDArray[np.float64]
@@ -124,7 +124,7 @@ def test_no_attacker_takes_more_than_is_stated(loss: str, n: int, cell: tuple[in
 def test_bounds_are_above_the_means_and_close_in_larger_tables(
     loss: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fisherleak.engine.prior import mean_squares
+    from fisherleak.engine.beliefs import mean_squares
 
     X, y = diabetes(n)
     X, y = X[:, [0, 2, 8]] if n < 442 else X, labels(loss, y)

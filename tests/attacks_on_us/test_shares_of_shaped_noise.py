@@ -209,7 +209,7 @@ def test_the_diabetes_value_whose_eta_is_small_by_chance(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hessian", "least-loss"])
 def test_other_losses_have_bounds_and_by_refits_the_means(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fisherleak.engine.prior import mean_squares
+    from fisherleak.engine.beliefs import mean_squares
 
     X, y = table(60)
     y, l2 = (y > 0.2).astype(np.float64), 0.3

@@ -20,7 +20,7 @@ from attacks_on_us.test_hidden_in_files import audited, mended
 from copies import copied_release
 from fisherleak._support.grids import units_within
 from fisherleak.leakage.measurement import measurement
-from fisherleak.releasing.cards.cards import FROM_BOUNDS, FROM_ROWS
+from fisherleak.releasing.cards.card_fields import FROM_BOUNDS, FROM_ROWS
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.releasing.files.verification import verify
 from fisherleak.tables import from_frame

@@ -12,11 +12,11 @@ from scipy.stats import norm
 import fisherleak as fl
 from fisherleak.attacks import candidates
 from fisherleak.auditing import attackers
-from fisherleak.auditing.attackers import ATTACKERS, SERVED, attack_all
+from fisherleak.auditing.attackers import ATTACKERS, attack_all
 from fisherleak.auditing.exposure import moves_between_values as columns_apart
 from fisherleak.auditing.fitted_models import under_attack
 from fisherleak.auditing.fitted_models.under_attack import table_under_attack
-from fisherleak.auditing.records import Attacked
+from fisherleak.auditing.records import SERVED, Attacked
 from fisherleak.training.pipelines import pipeline_of, standard_noise
 from fisherleak.training.trained_model import Settings, Trained, train
 

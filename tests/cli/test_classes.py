@@ -17,7 +17,7 @@ pytest.importorskip("pandas")
 import pandas
 
 from fisherleak.cli import main
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError
+from fisherleak.protection.certificates.worst_record import NoUsefulBoundError
 from fisherleak.protection.release.penalty_and_shape import PENALTIES, PublicPenalty
 from fisherleak.releasing.any_record_noise import AnyRecordLimit, least_admitted
 from fisherleak.tables import from_frame

@@ -207,7 +207,7 @@ def test_five_thousand_tables(part: int, monkeypatch: pytest.MonkeyPatch) -> Non
     """An eighth of them whole, the others without most of what takes longest and reads nothing of the table: refits."""
     statuses: list[int] = []
     if part > 0:
-        monkeypatch.setattr("fisherleak.engine.prior.mean_squares.WORK", 2**12)
+        monkeypatch.setattr("fisherleak.engine.beliefs.mean_squares.WORK", 2**12)
         monkeypatch.setattr(
             "fisherleak.auditing.run.membership_figures", lambda *_: MembershipFigures(note="Not measured.")
         )

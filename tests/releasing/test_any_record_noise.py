@@ -19,7 +19,7 @@ import fisherleak as fl
 from fisherleak.auditing.confirmations import confirm
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError
+from fisherleak.protection.certificates.worst_record import NoUsefulBoundError
 from fisherleak.releasing import any_record_noise as admitted
 from fisherleak.releasing.any_record_noise import (
     AnyRecordLimit,

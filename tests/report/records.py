@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fisherleak.auditing.fitted_models import measured_leakage
+from fisherleak.auditing.fitted_models import summary_of_leakage as of_leakage
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.report_summary import read_summary
 from fisherleak.cli import _print_audit
@@ -32,7 +32,7 @@ def show_audit(summary: Json) -> None:
 
 
 def summary_of_leakage(*leak: Any, **options: Any) -> dict[str, Any]:
-    made: dict[str, Any] = as_json(measured_leakage.summary_of_leakage(*leak, **options))
+    made: dict[str, Any] = as_json(of_leakage.summary_of_leakage(*leak, **options))
     return made
 
 

@@ -36,7 +36,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{_stripped(mantissa).replace('-', MINUS)} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
-def number_at_most(value: float, digits: int = 3) -> str:
+def number_at_most(value: float) -> str:
     """The same rounded up, for a number that is an upper bound.
 
     Examples
@@ -44,10 +44,10 @@ def number_at_most(value: float, digits: int = 3) -> str:
     >>> number_at_most(0.28121), number_at_most(0.5), number_at_most(0.0)
     ('0.282', '0.5', '0')
     """
-    return _towards(math.ceil, value, digits, -1e-9)
+    return _towards(math.ceil, value, -1e-9)
 
 
-def number_at_least(value: float, digits: int = 3) -> str:
+def number_at_least(value: float) -> str:
     """The same rounded down, for a number that is a lower bound.
 
     Examples
@@ -55,15 +55,15 @@ def number_at_least(value: float, digits: int = 3) -> str:
     >>> number_at_least(1 / 0.3), number_at_least(2.0)
     ('3.33', '2')
     """
-    return _towards(math.floor, value, digits, 1e-9)
+    return _towards(math.floor, value, 1e-9)
 
 
-def _towards(rounded: Callable[[float], int], value: float, digits: int, slack: float) -> str:
-    """To some significant digits in one direction, but not by what rounding adds."""
+def _towards(rounded: Callable[[float], int], value: float, slack: float) -> str:
+    """To three significant digits in one direction, but not by what rounding adds."""
     if not math.isfinite(value) or value <= 0:
-        return number(value, digits)
-    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return number(rounded(value / step + slack * value / step) * step, digits)
+        return number(value)
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return number(rounded(value / step + slack * value / step) * step)
 
 
 def percent(part: float | None, chance: float | None = None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +21,8 @@ from fisherleak._support.namespaces import Vector
 from fisherleak._support.notebook import panel
 from fisherleak.attacks.base import check_draws, known_noise, released_parameters
 from fisherleak.attacks.candidates import MOST_VALUES, given_parameters, jacobian_at_minimum, members_of
-from fisherleak.attacks.likelihoods import (
-    NormalLikelihood,
-    ShapedLikelihood,
-    TiltedLikelihood,
-    likelihood_of,
-    log_density,
-)
+from fisherleak.attacks.likelihoods import ShapedLikelihood, TiltedLikelihood, likelihood_of, log_density
+from fisherleak.engine.changes.changed_rows import Rows
 from fisherleak.engine.changes.remade_covariance import FromGram, Reshaped, equivalent_norms
 from fisherleak.engine.changes.removal import EXACT, check_normal, removal_moves, removal_norms
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped, rows_decide
@@ -423,3 +418,56 @@ def _quantile(at: Any) -> float:
     if isinstance(at, bool) or not isinstance(at, (int, float, np.floating)) or not 0 < at < 1:
         raise InvalidInputError(f"at must be a false positive rate between 0 and 1; got {at!r}.")
     return float(ndtri(at))
+
+
+@dataclass(frozen=True)
+class NormalLikelihood:
+    """Releases with Gaussian noise whose covariance the rows decide, compared with those without a row or a set of rows.
+
+    Parameters
+    ----------
+    theta : array of shape (p,)
+        The model.
+    white : array of shape (p, p)
+        With which the noise has the covariance I.
+    covariances : array of shape (m, p, p)
+        Those without each row, by ``white``.
+    known : array of shape (m,)
+        Whether there is one.
+    """
+
+    theta: Vector
+    white: Vector
+    covariances: Vector
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, reshaped: Reshaped, theta: Any, sets: Sequence[Rows]) -> NormalLikelihood:
+        made = reshaped.covariances(sets)
+        known = np.asarray(np.isfinite(made).all(axis=(1, 2)))
+        made = np.where(known[:, None, None], made, np.eye(len(reshaped.white)))
+        return cls(np.asarray(theta), reshaped.white, made, known)
+
+    def some(self, rows: Any) -> NormalLikelihood:
+        return replace(self, covariances=self.covariances[rows], known=self.known[rows])
+
+    def drawn(self, count: int, rng: np.random.Generator) -> Vector:
+        """What is released, (count, p)."""
+        z = rng.standard_normal((count, len(self.theta)))
+        return np.asarray(self.theta + np.linalg.solve(self.white, z.T).T)
+
+    def ratio(self, b: Vector, moves: Vector, others: None) -> Vector:
+        """Log-likelihoods of releases w + b, (T, p), without each row, less those with all: (T, m)."""
+        y, m = b @ self.white.T, moves @ self.white.T
+        found = []
+        for move, covariance in zip(m, self.covariances, strict=True):
+            # section 9.2: N(w + D, Sigma_0) against N(w, I), both by ``white``
+            root = np.linalg.cholesky(covariance)
+            z = np.linalg.solve(root, (y - move).T)
+            found.append(0.5 * np.sum(y * y, axis=1) - 0.5 * np.sum(z * z, axis=0) - np.sum(np.log(np.diag(root))))
+        return np.stack(found, axis=1)
+
+    def without(self, row: int, move: Vector, count: int, rng: np.random.Generator) -> Vector:
+        """What is released without one row, less the model of all: (count, p)."""
+        z = rng.standard_normal((count, len(move))) @ np.linalg.cholesky(self.covariances[row]).T
+        return np.asarray(move + np.linalg.solve(self.white, z.T).T)

@@ -26,7 +26,7 @@ from fisherleak.attacks.population_attacker import Learned
 from fisherleak.attacks.white_box import white_box_on
 from fisherleak.auditing.exposure.moves_between_values import FEW_ROWS, MOST_MOVES, SOME_ROWS, Apart, apart_by, in_noise
 from fisherleak.auditing.fitted_models.under_attack import UnderAttack
-from fisherleak.auditing.records import Attacked
+from fisherleak.auditing.records import INFORMED, SERVED, WITH_PRIOR, WITHOUT_PRIOR, Attacked
 from fisherleak.engine.changes.starting_fit import StartingFit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.noise import Noise
@@ -72,8 +72,6 @@ ATTACKERS = {
     "prior": "guesses the most common value and sees no model",
 }
 """Every attacker by name, with what it knows."""
-WITH_PRIOR, WITHOUT_PRIOR = "white-box with prior", "white-box"
-INFORMED, SERVED = "white-box, other columns", "white-box, served answer"
 KNOWN = "known"
 """The attacker whose moves others share."""
 NOT_ON_LABELS = (SERVED,)

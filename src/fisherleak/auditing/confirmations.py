@@ -3,6 +3,12 @@
 A card claims a noise and a limit, and describes the model. The description is compared with one of a new fit, the noise against
 the distance from that fit, the limit against a new measurement, end to end, at that noise. Since the noise was the least that
 keeps the limit, rounded up to a power of 2^(1/4), the largest eta lies between the limit and a sixth below it.
+
+Whoever writes a card chooses its `l2`. A model without noise that was fitted with another `l2` lies away from the card's fit,
+as if by noise; and etas at a larger `l2` are smaller. So the released parameters are compared with all fits along a grid of
+penalties, joined by straight lines. Noise b around the card's fit is at least as far from any line as from one through that
+fit, where :math:`|b|^2` loses one degree of freedom: of m lines none is nearer than the quantile :math:`p / m` with a
+probability of at least 1 - p.
 """
 
 from __future__ import annotations
@@ -11,20 +17,16 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from fisherleak._support.namespaces import Json
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from fisherleak._support.namespaces import Json, Vector
 from fisherleak._support.numbers import most_of_two_digits, number, two_digits
-from fisherleak.auditing.confirmed_rules import (
-    OF_EARLIER,
-    TOO_FEW,
-    UNCONFIRMED,
-    left_open,
-    limit_on,
-    other_fits,
-    penalty_confirmed,
-)
 from fisherleak.auditing.records import Audit
+from fisherleak.auditing.unconfirmed_on_cards import OF_EARLIER, TOO_FEW, UNCONFIRMED, left_open
 from fisherleak.engine.noise import NOISES, Noise
 from fisherleak.engine.noise.calibration_record import HESSIAN, calibration_of
 from fisherleak.errors import FisherleakError
@@ -37,20 +39,23 @@ from fisherleak.releasing.cards.cards import card_of, limited_words, rows_per_pe
 from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
 from fisherleak.releasing.files.earlier_files import as_earlier
 from fisherleak.releasing.files.released_files import SavedModel
+from fisherleak.releasing.scale_rule import limit_on
 from fisherleak.rows.summary import digest
 from fisherleak.training.moved_parameters import moved_from_fit
 from fisherleak.training.noise_words import (
     NOTICED,
     UNALIKE,
     UNLIKELY,
+    Distance,
     distance_of,
     drawn_alike,
     from_card,
     log_ratio,
+    near_lines,
     ratios_of_kinds,
 )
 from fisherleak.training.pipelines import framed, own_parameters
-from fisherleak.training.trained_model import Trained, trained_on
+from fisherleak.training.trained_model import Trained, trained_on, with_penalty
 
 SMALLEST_NOTICED = 0.25
 """Noise of this part of the stated scale must be noticed for the scale to be confirmed: all etas are four times as large there,
@@ -398,3 +403,100 @@ def _largest(audit: Audit, columns: list[str] | None) -> float:
         return max(own.largest(noise, name) / unit.get(name, 1.0) for name in columns) / audit.unit_scale
     found = {figures.feature.name: figures.largest / audit.unit_scale for figures in audit.columns}
     return max(found[name] for name in columns)
+
+
+# The penalty of the card against those of other fits
+
+GRID = tuple(10.0**power for power in range(-6, 5))
+"""Penalties that fits are compared at: below and above these, fits move little."""
+TOO_LARGE = 1.2
+"""Times the largest eta: a likelier penalty with which it is this much larger refutes a model card's."""
+
+
+@dataclass(frozen=True)
+class OtherFits:
+    """How far released parameters are from fits with other penalties."""
+
+    penalties: tuple[float, ...]
+    away: tuple[Vector, ...]
+    """From the fit with each of them, in the parameters that rows decide."""
+    own: Vector
+    """From the fit with the model card's."""
+    noise: Noise
+
+    @cached_property
+    def ratios(self) -> list[float]:
+        """Logarithms of how many times as likely the parameters are from each of them as from the model card's."""
+        return [log_ratio(self.noise, self.own, self.noise, each) for each in self.away]
+
+    @property
+    def ratio(self) -> float:
+        """The logarithm of their mean: as that of one of them it is above t with a probability of at most exp(-t)."""
+        return float(np.logaddexp.reduce(self.ratios)) - math.log(len(self.ratios)) if self.ratios else -math.inf
+
+    @property
+    def likeliest(self) -> float:
+        return self.penalties[int(np.argmax(self.ratios))]
+
+
+def other_fits(trained: Trained, model: Pipeline, noise: Noise) -> OtherFits:
+    """Fit the same rows with every penalty of the grid; those without a minimum are left out."""
+    away, held = {}, bool(trained.fit.intercept_l2)
+    for l2 in GRID:
+        try:
+            fit = with_penalty(trained, l2, l2 * held)
+        except FisherleakError:
+            continue
+        away[l2] = moved_from_fit(fit, model, noise)[0]
+    own, noise = moved_from_fit(trained, model, noise)
+    return OtherFits(tuple(away), tuple(away.values()), own, noise)
+
+
+def penalty_confirmed(
+    name: str, l2: float, fits: OtherFits, eta: float, largest: Callable[[float], float | None]
+) -> tuple[str, bool | None]:
+    """Whether the `l2` of a model card is that of its model, as far as the noise lets anyone tell.
+
+    ``eta`` is the largest at the model card's penalty; ``largest`` gives that at another one.
+    """
+    known = near_lines(fits.noise, fits.away)
+    if known is not None and known.found < known.low:
+        return (
+            f"'{name}' lies {known.found:.2g} times as far from fits with `l2` of about {fits.likeliest:g} as noise of the "
+            f"card's scale goes, and at least {known.low:.2g} times would come from such noise: it holds less noise than its "
+            f"model card claims, and was not fitted with `l2={l2:g}`. Do not pass it on.",
+            False,
+        )
+    if fits.ratio > -math.log(UNALIKE):
+        there = largest(fits.likeliest)
+        if fits.ratio > -math.log(UNLIKELY) or (there is not None and there > TOO_LARGE * eta):
+            return (
+                f"The model card of '{name}' says that `l2` is {l2:g}: with {fits.likeliest:g} its parameters are more than "
+                f"{1 / (UNLIKELY if fits.ratio > -math.log(UNLIKELY) else UNALIKE):,.0f} times as likely, and its largest eta "
+                f"is {'not known' if there is None else number(there)} in place of {number(eta)}. The model card was changed.",
+                False,
+            )
+    return _as_far_as_told(l2, fits, known, largest)
+
+
+def _as_far_as_told(
+    l2: float, fits: OtherFits, known: Distance | None, largest: Callable[[float], float | None]
+) -> tuple[str, bool | None]:
+    """Which other penalties the noise rules out, and which noise would have been noticed around any of them."""
+    power = (
+        "Whether noise was left out of a fit with another `l2` was not tested."
+        if known is None
+        else f"Noise below {known.notices_below:.2g} times the model card's scale around a fit with any `l2` would be noticed, "
+        f"{100 * NOTICED:g} % of the time."
+    )
+    left = [one for one, ratio in zip(fits.penalties, fits.ratios, strict=True) if not ratio < math.log(UNALIKE)]
+    if not left:
+        return f"The model was fitted with `l2={l2:g}`: others are less than {UNALIKE:g} times as likely. {power}", True
+    there = largest(min(left)) if min(left) < l2 else None
+    more = "" if there is None else f" Fitted with `l2={min(left):g}`, its largest eta would be {number(there)}."
+    between = f"from {min(left):g} to {max(left):g}" if len(left) > 1 else f"of {left[0]:g}"
+    return (
+        f"That the model was fitted with `l2={l2:g}`, as the model card says and as etas here take it: the noise hides the "
+        f"difference from fits with `l2` {between}.{more} {power}",
+        None,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,11 +29,18 @@ from fisherleak.auditing.spotcheck import SpotCheck
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, Calibration, calibration_of
 from fisherleak.protection.calibrate.shapes import ISOTROPIC
-from fisherleak.releasing.shaping import ScaleRule
 from fisherleak.tables import Design
 from fisherleak.training.defaults import DRAWS
 from fisherleak.training.trained_model import Settings, Trained
 from fisherleak.training.utility import Tradeoff, UtilityPoint
+
+if TYPE_CHECKING:
+    from fisherleak.releasing.scale_rule import ScaleRule
+
+
+WITH_PRIOR, WITHOUT_PRIOR = "white-box with prior", "white-box"
+INFORMED, SERVED = "white-box, other columns", "white-box, served answer"
+"""Names of attackers."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a report shows, as one record: ``report.summarise`` and ``measured_leakage`` write it, pages and terminals read it.
+"""What a report shows, as one record: ``report.summarise`` and ``summary_of_leakage`` write it, pages and terminals read it.
 
 Its JSON is of schema "fisherleak.summary/2". Fields that earlier versions did not write have a default,
 and files of schema 1 are read.

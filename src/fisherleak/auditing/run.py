@@ -55,7 +55,7 @@ from fisherleak.engine.changes.removal import CLOSE, EXACT
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, has_own_shape
 from fisherleak.errors import InvalidInputError
-from fisherleak.releasing.shaping import changes_of_scale
+from fisherleak.releasing.scale_rule import changes_of_scale
 from fisherleak.releasing.table_model import TableModel, read_for_release
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 from fisherleak.training.balancing import reweighted

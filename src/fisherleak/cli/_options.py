@@ -229,7 +229,7 @@ Reading = Annotated[
 """How columns are read, as ``settings_from`` takes it."""
 
 
-def grouped(command: Callable[..., int]) -> Callable[..., int]:
+def expand_option_groups(command: Callable[..., int]) -> Callable[..., int]:
     """A command as the parser sees it: each parameter that stands for several options is all of them, in its place."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, list[str]] = {}

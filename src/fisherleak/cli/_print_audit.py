@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from fisherleak._support.numbers import number, percent, percent_at_most, plus_minus, share
 from fisherleak.cli import _layout as layout
 from fisherleak.cli._common import emit, printable
-from fisherleak.cli._print import COUNTED, MOST_LISTED, MOST_SHOWN, even, show_attacks
+from fisherleak.cli._print import MOST_LISTED, MOST_SHOWN, even, show_attacks
 from fisherleak.cli._wording import in_options
+from fisherleak.cli.commands.answers import COUNTED
 
 if TYPE_CHECKING:
     from fisherleak.auditing import report_summary as record

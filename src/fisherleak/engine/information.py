@@ -21,10 +21,10 @@ from fisherleak._support.arrays import Array, host, like, namespace
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.mechanisms.self_shaped import SelfShaped
 from fisherleak.rows import gather, sum_groups, sum_rows
 
 if TYPE_CHECKING:
+    from fisherleak.engine.mechanisms.self_shaped import SelfShaped
     from fisherleak.engine.norms.averaged_over_draws import Averaged
 
 

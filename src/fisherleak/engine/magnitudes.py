@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.namespaces import Vector
 from fisherleak.errors import InvalidInputError
 
 LEAST, MOST = 1e-30, 1e30
@@ -93,3 +94,8 @@ def _refusal(what: str, size: float, it: str, how: str = "has a largest value of
         f"{what} {how} {size:.3g}, and such sizes must lie between {LEAST:g} and {MOST:g} (squares of them are summed). "
         f"Bring {it} to ordinary units first."
     )
+
+
+def spectral_norm(matrix: Vector) -> float:
+    """||matrix||, zero where it has no entries."""
+    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

@@ -15,13 +15,13 @@ import numpy as np
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Sums, Vector
+from fisherleak.engine.beliefs.believed_cells import Beliefs
+from fisherleak.engine.beliefs.mean_squares import Means, means_over
+from fisherleak.engine.beliefs.moving_noise import MovingNoise
 from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise.calibration_record import has_own_shape
-from fisherleak.engine.prior.believed_cells import Beliefs
-from fisherleak.engine.prior.mean_squares import Means, means_over
-from fisherleak.engine.prior.moving_noise import MovingNoise
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
 

@@ -28,18 +28,18 @@ from fisherleak._support.numbers import two_digits
 from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.calibration_record import calibration_of
+from fisherleak.engine.noise.calibration_record import calibration_of, remembering
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
-from fisherleak.protection.calibrate.calibration import calibrate_for_any_record, remembering
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError, copies_enough
+from fisherleak.protection.calibrate.calibration import calibrate_for_any_record
 from fisherleak.protection.certificates.data_dependent_covariance import check_grid
 from fisherleak.protection.certificates.declared_bounds import LABEL, NORM, allowed_in
 from fisherleak.protection.certificates.least_loss_for_any_record import evenly_weighted, shape_for_anyone
 from fisherleak.protection.certificates.published_scale import seven_digits
+from fisherleak.protection.certificates.worst_record import NoUsefulBoundError, copies_enough
 from fisherleak.protection.release.penalty_and_shape import (
     DEVIATIONS_IN_A_UNIT,
     PENALTIES,
@@ -295,7 +295,7 @@ def admitted_noise(
     named = told.shape
     if named is not None:
         told = replace(told, least=least_of(trained, named, own))
-        check_grid(replace(noise, calibrated=told), named)
+        check_grid(remembering(noise, told), named)
     # how likely a row changes the scale follows from all rows, and no noise is on it: a card claims nothing
     return remembering(noise, replace(told, eta=asked.limit, bounds=own, probability=1.0, confidential=None))
 

@@ -6,117 +6,28 @@ its own, and none of the table's.
 
 A shape that comes from the table's own rows is as exact as they are. No card holds it: its name is there, and whoever has the
 table computes it again.
-
-Also here: how likely leaving out a row changes the noise's scale, or the penalty, of a release for any record within
-the bounds.
-
-A card tells the scale that the certified bound U asks for, rounded up on a grid with a random offset (``published_scale``). So
-the release of a table and that of the same table without a row have different scales with the probability
-:math:`\min(1, |\log U - \log U_{-i}| / \log \mathrm{step})` over offsets. Both bounds are computed here, for every row. Where a
-rule chose the penalty, by the scales at several, one of those changes with at most the sum of their probabilities.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.namespaces import Json, Vector
+from fisherleak._support.namespaces import Json
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import HESSIAN
-from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.protection.calibrate.calibration import bounds_for_any_record
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES, check_other_rows, noise_shaped
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError
 from fisherleak.protection.certificates.data_dependent_covariance import own_shape
-from fisherleak.protection.certificates.published_scale import STEP
-from fisherleak.releasing.any_record_noise import AnyRecordLimit, Shape, leaks_of_limits
 from fisherleak.tables import Design, Feature, RawTable
 from fisherleak.tables.design.gaps import NO_GAPS
 from fisherleak.training.trained_model import Settings, Trained, train, trained_on
-
-MOST_FITS = 2000
-"""Fits without a row, each at one penalty: about a minute or two."""
-ROUNDING = 1e-9
-"""Of the logarithm of a bound."""
-
-
-@dataclass(frozen=True)
-class ScaleRule:
-    """What a scale on a model card follows from, so that it can be found again without a row.
-
-    Attributes
-    ----------
-    asked : AnyRecordLimit
-    tried : tuple of pairs
-        Each `l2` and shape at which a scale was looked at; several where a rule chose among them.
-    """
-
-    asked: AnyRecordLimit
-    tried: tuple[tuple[float, Shape], ...]
-
-    def too_many(self, rows: int) -> bool:
-        """Whether finding it again without each of so many rows takes long."""
-        return rows * len(self.tried) > MOST_FITS
-
-
-def changes_of_scale(trained: Trained, rule: ScaleRule) -> Vector:
-    """For every row, the probability over offsets that a release without it has another scale or penalty, at most: (n,)."""
-    design, step = trained.design, math.log(STEP)
-    found = np.zeros(design.n)
-    for l2, shape in rule.tried:
-        now = _logs(trained, design, l2, shape, rule)
-        if now is None:  # whether it is refused without a row too takes a search for each
-            return np.ones(design.n)
-        for row in range(design.n):
-            without = _logs(trained, _without(design, row), l2, shape, rule)
-            # a refusal tells the row for certain
-            apart = math.inf if without is None else float(np.sum(np.abs(now - without)))
-            found[row] += (apart + ROUNDING) / step
-    return np.minimum(found, 1.0)
-
-
-def _logs(trained: Trained, design: Design, l2: float, shape: Shape, rule: ScaleRule) -> Vector | None:
-    """Logarithms of the scales that rows ask for, one for each limited column; None where a release would be refused."""
-    held = l2 if trained.kind.several else trained.fit.intercept_l2
-    try:
-        other = trained_on(trained.kind, design, l2, None, trained.public, held)
-        limits = leaks_of_limits(other, rule.asked)
-        return np.log([_scale(*each, shape) for each in limits])
-    except FisherleakError:
-        return None
-
-
-def _scale(leak: Leakage, limit: float, attributes: Sequence[str] | None, bounds: Any, shape: Shape) -> float:
-    """What ``calibrate(over="any-record")`` rounds up to its grid."""
-    try:
-        return bounds_for_any_record(leak, limit, shape, bounds, attributes, searched=False).scale(limit)
-    except NoUsefulBoundError:  # what a search finds may show that the bound is useful
-        return bounds_for_any_record(leak, limit, shape, bounds, attributes).scale(limit)
-
-
-def _without(design: Design, row: int) -> Design:
-    """The training rows but one, with means and spreads of those that are left; centres and scales are declared."""
-    X, y = np.delete(np.asarray(design.X), row, axis=0), np.delete(np.asarray(design.y), row)
-    features = tuple(
-        replace(
-            feature,
-            mean=feature.centre + feature.scale * float(np.mean(X[:, feature.columns[0]])),
-            spread=feature.scale * float(np.std(X[:, feature.columns[0]])),
-        )
-        if feature.kind == "number"
-        else feature
-        for feature in design.features
-    )
-    return replace(design, X=X, y=y, features=features, rows=np.delete(np.asarray(design.rows), row))
-
 
 Matrix = NDArray[np.float64]
 GAP = 0.01

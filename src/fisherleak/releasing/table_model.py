@@ -12,9 +12,8 @@ from sklearn.pipeline import Pipeline
 from fisherleak._support.checks import check_positive
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.noise import Gaussian, Noise
-from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Calibration, read_over
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Calibration, read_over, remembering
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.calibrate.calibration import remembering
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, OWN
 from fisherleak.protection.certificates.data_dependent_covariance import check_grid
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty

@@ -8,8 +8,9 @@ from dataclasses import fields
 from fisherleak.auditing.exposure.revealed import MEANING, shares_unknown
 from fisherleak.auditing.records import Audit
 from fisherleak.tables import Target
+from fisherleak.training.defaults import COUNTED
 from fisherleak.training.noise_words import noise_words
-from fisherleak.training.trained_model import COUNTED, Settings
+from fisherleak.training.trained_model import Settings
 
 LIMITS_NOTHING = "The policy limits nothing that is revealed: it has rules under [require] and [utility] only."
 

@@ -12,7 +12,7 @@ import numpy as np
 from fisherleak._support.atomic import check_file_place, written_whole
 from fisherleak._support.json import versions
 from fisherleak._support.namespaces import Json
-from fisherleak.auditing.fitted_models.measured_leakage import summary_of_leakage
+from fisherleak.auditing.fitted_models.summary_of_leakage import summary_of_leakage
 from fisherleak.auditing.plain_records import as_json
 from fisherleak.auditing.query_log import Answered
 from fisherleak.auditing.records import Audit

@@ -74,6 +74,9 @@ __all__ = [
     "with_known_rows",
 ]
 
+AT_A_TIME = 8
+"""Lazy blocks that are computed together."""
+
 
 def map_rows(
     function: Callable[..., Array], *arrays: Array | None, most: int | None = None, width: int | None = None
@@ -164,8 +167,8 @@ def blocks_of(x: Array, most: int) -> int:
     return int(x.numblocks[0]) if is_lazy(x) else -(-x.shape[0] // most)
 
 
-def each_block(arrays: Sequence[Array | None], most: int, at_once: int = 8) -> Iterator[tuple[slice, list[Any]]]:
-    """Blocks of at most ``most`` rows of rows in memory; whole blocks of lazy rows, ``at_once`` of them computed at a time."""
+def each_block(arrays: Sequence[Array | None], most: int) -> Iterator[tuple[slice, list[Any]]]:
+    """Blocks of at most ``most`` rows of rows in memory; whole blocks of lazy rows, eight of them computed at a time."""
     lead = next(x for x in arrays if x is not None)
     if not is_lazy(lead):
         for start in range(0, lead.shape[0], most):
@@ -174,8 +177,8 @@ def each_block(arrays: Sequence[Array | None], most: int, at_once: int = 8) -> I
         return
     count, start = lead.numblocks[0], 0
     whole = aligned(arrays)
-    for first in range(0, count, at_once):
-        some = range(first, min(first + at_once, count))
+    for first in range(0, count, AT_A_TIME):
+        some = range(first, min(first + AT_A_TIME, count))
         lazy = [x.blocks[i] for i in some for x in whole if x is not None]
         found = iter(computed(*lazy))
         for i in some:

@@ -23,6 +23,8 @@ from fisherleak._support.progress import watched
 from fisherleak.errors import ClusterError, FisherleakError, InvalidInputError
 from fisherleak.rows.memory import Join, alone, map_in_memory, sum_in_memory
 
+FEW_ROWS = 16
+"""Rows that show how a lazy table is prepared."""
 FAN_IN = 16
 """Partial sums that a task of the tree adds up."""
 
@@ -408,11 +410,11 @@ def _without_empty(x: Array) -> Array:
     return da.concatenate([x.blocks[i] for i, size in enumerate(x.chunks[0]) if size], axis=0)
 
 
-def first_rows(rows: Any, count: int = 16) -> Any:
+def first_rows(rows: Any) -> Any:
     """A few rows of a lazy table or array, in memory."""
     if is_lazy_frame(rows):
-        return rows.head(count, npartitions=-1)
-    (few,) = computed(rows[:count])
+        return rows.head(FEW_ROWS, npartitions=-1)
+    (few,) = computed(rows[:FEW_ROWS])
     return few
 
 

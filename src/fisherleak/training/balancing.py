@@ -40,7 +40,7 @@ def check_balance(over: str, limited: bool, own_shape: bool, ledger: bool) -> No
         )
 
 
-def reweighted(trained: Trained, n_iter: int = ROUNDS) -> Trained:
+def reweighted(trained: Trained) -> Trained:
     """The same model with the weights of IRFIL, which reveals as much about every row, or person, the weights held fixed."""
     estimator_for(trained)  # refuses a kind without one
     design, noise, people = trained.design, trained.leak.noise, trained.design.people
@@ -55,7 +55,7 @@ def reweighted(trained: Trained, n_iter: int = ROUNDS) -> Trained:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NearSingularWarning)  # said of the plain fit
         points = track(
-            balance(measured, np.ones(design.n if people is None else people.count), n_iter), n_iter + 1, "Reweighting"
+            balance(measured, np.ones(design.n if people is None else people.count), ROUNDS), ROUNDS + 1, "Reweighting"
         )
         *_, last = points
     found: Trained = last.state

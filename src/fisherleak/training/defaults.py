@@ -8,3 +8,13 @@ DRAWS = 100
 """Noisy copies behind each point of utility."""
 EVEN_ODDS = 0.5
 """The standard deviation of one of two values at even odds, as a part of their distance."""
+
+
+PUBLIC = ("nothing", "preprocessing")
+"""What the attacker is taken to know of what the table taught beside the model's parameters."""
+COUNTED = {
+    "nothing": "Counted end to end: what the scaling of columns learned from the data is counted with the model, and no exact "
+    "centre or scale is released beside it.",
+    "preprocessing": "What preprocessing learned, centres and scales of numbers, is taken as public and not counted.",
+}
+"""What is counted, by what attackers are taken to know."""

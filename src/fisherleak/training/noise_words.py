@@ -35,10 +35,10 @@ AT_ONCE = 2**22
 """Values drawn at a time."""
 
 
-def as_noise(noise: Any, name: str = "noise") -> Noise:
+def as_noise(noise: Any) -> Noise:
     """A noise: the record itself, or Gaussian noise of a scale."""
     if not hasattr(noise, "unit_information_root"):
-        return Gaussian(check_positive(noise, name))
+        return Gaussian(check_positive(noise, "noise"))
     check_noise(noise)
     found: Noise = noise
     return found

@@ -11,7 +11,7 @@ pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.rows_of_people import jointly_of_people, norms_of_columns
 from fisherleak.tables import Design
 from fisherleak.tables.design.whose_rows import People
-from fisherleak.training.trained_model import Trained
+
+if TYPE_CHECKING:
+    from fisherleak.training.trained_model import Trained
 
 Rows = NDArray[np.int64]
 

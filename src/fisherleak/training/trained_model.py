@@ -45,7 +45,7 @@ from fisherleak.protection.irfil.whole_procedure import Procedure
 from fisherleak.rows import gather, map_rows
 from fisherleak.rows.summary import digest
 from fisherleak.tables import Choices, Design, RawTable, Room, design_of
-from fisherleak.training.defaults import DEFAULT_L2
+from fisherleak.training.defaults import DEFAULT_L2, PUBLIC
 from fisherleak.training.model_kinds import Kind, kind_of, label_rules
 from fisherleak.training.noise_words import PLAIN
 
@@ -94,14 +94,6 @@ class Weighting:
         return float(np.max(self.etas(noise, column))) * (1.0 + ERROR)
 
 
-PUBLIC = ("nothing", "preprocessing")
-"""What the attacker is taken to know of what the table taught beside the model's parameters."""
-COUNTED = {
-    "nothing": "Counted end to end: what the scaling of columns learned from the data is counted with the model, and no exact "
-    "centre or scale is released beside it.",
-    "preprocessing": "What preprocessing learned, centres and scales of numbers, is taken as public and not counted.",
-}
-"""What is counted, by what attackers are taken to know."""
 LARGEST_LIMIT = 1e60
 """Limits beyond this, or below its inverse, lead to scales that overflow."""
 BLOCK_VALUES = 2_000_000

@@ -14,7 +14,8 @@ pytest.importorskip("pandas")
 
 import fisherleak as fl
 from auditing.fitted_models.models import Case, case, visits
-from fisherleak.auditing.fitted_models.under_attack import UnderAttack, columns_to_attack, model_under_attack
+from fisherleak.auditing.fitted_models.attacked_model import model_under_attack
+from fisherleak.auditing.fitted_models.under_attack import UnderAttack, columns_to_attack
 from fisherleak.models import checked_model, final_estimator
 from fisherleak.models.several import all_parameters
 from fisherleak.protection.release.release import FittedModel

@@ -14,10 +14,11 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from fisherleak.auditing import attackers
+from fisherleak.auditing.records import INFORMED, WITH_PRIOR
 from report.test_summarise import check_summary
 
 Command = Callable[..., Any]
-STRONGEST = attackers.WITH_PRIOR
+STRONGEST = WITH_PRIOR
 
 
 @pytest.mark.long
@@ -80,7 +81,7 @@ def test_the_summary_has_outcomes_and_a_curve(fisherleak: Command, people: Path)
         assert [a["attribute"] for a in point["attacks"]] == ["city", "vip", "sick"]
     curve = [point["attacks"][0]["accuracy"] for point in summary["tradeoff"]["points"]]
     assert curve[0] > curve[-1]
-    at_chosen = next(a for a in summary["attacks"] if (a["attacker"], a["attribute"]) == (attackers.INFORMED, "city"))
+    at_chosen = next(a for a in summary["attacks"] if (a["attacker"], a["attribute"]) == (INFORMED, "city"))
     assert min(curve) <= at_chosen["accuracy"] <= max(curve)
     asked = json.loads(
         fisherleak("audit", people, "--target", "sick", "--attribute", "vip", "--json", "--draws", "4").out

@@ -16,7 +16,7 @@ from fisherleak.engine.losses.loss import ReducedLoss, Traits, reduced_loss
 from fisherleak.engine.losses.multi_output import ONE_AGAINST_REST, SEVERAL_NUMBERS, SOFTMAX
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.compositions import with_label_unit
-from fisherleak.protection.certificates.certificate import known_traits
+from fisherleak.protection.certificates.bound_for_any_record import known_traits
 
 LABELS = {
     "squared": np.linspace(-3.0, 4.0, 15),

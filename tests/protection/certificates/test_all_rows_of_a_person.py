@@ -18,11 +18,11 @@ from fisherleak.engine.noise import Gaussian
 from fisherleak.engine.noise.calibration_record import calibration_of
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.any_record import NoUsefulBoundError, certified, worst_record
 from fisherleak.protection.certificates.data_dependent_covariance import own_shape
 from fisherleak.protection.certificates.declared_bounds import allowed_records
 from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.least_loss_for_any_record import evenly_weighted, shape_for_anyone
+from fisherleak.protection.certificates.worst_record import NoUsefulBoundError, certified, worst_record
 
 Vector = NDArray[np.float64]
 Measure = Callable[[Vector, Vector], fl.Leakage]

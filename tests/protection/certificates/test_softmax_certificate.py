@@ -10,10 +10,10 @@ import pytest
 import fisherleak as fl
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
-from fisherleak.protection.certificates.any_record import certified, eta_in_place, worst_record
 from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.softmax_certificate import followed, largest_sum
 from fisherleak.protection.certificates.softmax_penalty_bound import columns_of, exchanged_scales
+from fisherleak.protection.certificates.worst_record import certified, eta_in_place, worst_record
 from often import often
 
 

@@ -14,7 +14,6 @@ import pytest
 
 import fisherleak as fl
 from fisherleak.engine.norms import one_release
-from fisherleak.protection.certificates.any_record import eta_in_place
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 from fisherleak.protection.certificates.exchange import Exchange, exchange_in, points_of
 from fisherleak.protection.certificates.softmax_penalty_bound import (
@@ -23,6 +22,7 @@ from fisherleak.protection.certificates.softmax_penalty_bound import (
     columns_of,
     exchanged_scales,
 )
+from fisherleak.protection.certificates.worst_record import eta_in_place
 
 
 def rows(n: int, K: int, d: int, seed: int) -> tuple[Any, Any]:
@@ -99,7 +99,7 @@ def test_no_refit_is_above_the_bound(K: int, l2: float, weighted: bool, shaped: 
 
 
 def test_free_intercepts_have_none_and_the_certificate_takes_the_less() -> None:
-    from fisherleak.protection.certificates.any_record import certified
+    from fisherleak.protection.certificates.worst_record import certified
 
     X, y = rows(90, 3, 2, seed=5)
     box = {f"x{k}": (float(X[:, k].min()), float(X[:, k].max())) for k in range(2)}

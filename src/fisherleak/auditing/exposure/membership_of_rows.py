@@ -206,6 +206,21 @@ CERTAIN = 1e100
 """Stands for an infinite mu in sums: the release tells for certain."""
 
 
+def accuracy_of(mu: Any) -> Any:
+    """How often the best attacker is correct about membership, Phi(mu / 2), where both answers are as likely."""
+    return ndtr(0.5 * mu)
+
+
+def auc_of(mu: Any) -> Any:
+    """The area under the attacker's ROC curve, Phi(mu / sqrt(2))."""
+    return ndtr(mu / math.sqrt(2.0))
+
+
+def found_of(mu: Any) -> Any:
+    """The share of those present that the attacker finds, where it wrongly names ``FALSE_POSITIVES`` of the absent."""
+    return ndtr(ndtri(FALSE_POSITIVES) + mu)
+
+
 @dataclass(frozen=True)
 class Told:
     """What the best attacker gets about one row."""
@@ -275,7 +290,7 @@ def membership_figures(
     mu = mu if not known else map_rows(lambda own, more: own + more, mu, certain)
 
     def right(mu: Any) -> tuple[Any, ...]:
-        part = ndtr(0.5 * mu / scale)
+        part = accuracy_of(mu / scale)
         return np.sum(part), np.count_nonzero(part >= NOTABLE)
 
     total, notable = sum_rows(right, mu)
@@ -319,7 +334,7 @@ def _infinite(mu: Any) -> int:
 
 def _quantiles(mu: Vector) -> tuple[float, float]:
     """How often it is correct about one row in twenty at least, and about the one in the middle."""
-    high, median = np.quantile(ndtr(0.5 * mu), [0.95, 0.5])
+    high, median = np.quantile(accuracy_of(mu), [0.95, 0.5])
     return float(high), float(median)
 
 
@@ -327,9 +342,8 @@ def told_at(row: int, mu: float, scale: float, kind: str = "mu") -> Told:
     """What a mu at noise of scale 1 is worth at another scale."""
     mu = math.inf if mu >= CERTAIN else mu / scale
     if kind != "mu":
-        return Told(row, mu, float(ndtr(0.5 * mu)), None, None)
-    found = float(ndtr(ndtri(FALSE_POSITIVES) + mu))
-    return Told(row, mu, float(ndtr(0.5 * mu)), float(ndtr(mu / math.sqrt(2.0))), found)
+        return Told(row, mu, float(accuracy_of(mu)), None, None)
+    return Told(row, mu, float(accuracy_of(mu)), float(auc_of(mu)), float(found_of(mu)))
 
 
 def told_right(mu: Any, changes: Any = 0.0) -> Any:
@@ -340,7 +354,7 @@ def told_right(mu: Any, changes: Any = 0.0) -> Any:
     distributions are 2 Phi(mu / 2) - 1 apart in total variation. So over offsets both together are at most
     (1 - p)(2 Phi(mu / 2) - 1) + p apart, and it is correct 1/2 and half of that: Phi + p (1 - Phi).
     """
-    right = ndtr(0.5 * mu)
+    right = accuracy_of(mu)
     return right + changes * (1.0 - right)
 
 

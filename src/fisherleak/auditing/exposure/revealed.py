@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Sums, Vector
+from fisherleak.engine.beliefs.mean_squares import WORK
 from fisherleak.engine.jacobian.perturbation import absent_in
-from fisherleak.engine.prior.mean_squares import WORK
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.leakage.shares import share_of as share_of
@@ -24,7 +24,9 @@ from fisherleak.rows import map_rows, sum_rows
 from fisherleak.rows.summary import Moments
 from fisherleak.tables import Design, Feature
 from fisherleak.training.defaults import EVEN_ODDS
-from fisherleak.training.trained_model import Trained
+
+if TYPE_CHECKING:
+    from fisherleak.training.trained_model import Trained
 
 HALF = 0.5
 """People are counted of whom more than this share of a value is revealed."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from fisherleak._support.arrays import host
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.numbers import number
+from fisherleak.auditing.exposure.membership_of_rows import accuracy_of
 from fisherleak.auditing.exposure.revealed import SEVERAL_ROWS, exposure_at, label_spread
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
-from fisherleak.auditing.fitted_models.measured_leakage import BY_BOUNDS, Exposures, not_shown
 from fisherleak.auditing.fitted_models.policy_on_model import AppliedPolicy
+from fisherleak.auditing.fitted_models.summary_of_leakage import BY_BOUNDS, Exposures, not_shown
 from fisherleak.auditing.policy.judged import Judged, JudgedMembership, JudgedValue, Required, fixed_scale
 from fisherleak.auditing.policy.policy import Advice, Policy, Rule
 from fisherleak.auditing.policy.rules import judge
@@ -171,7 +171,7 @@ def _membership(policy: Policy, measured: MeasuredEtas) -> JudgedMembership:
         mu, known = measured.membership(EXACT)
     except FisherleakError as error:
         return JudgedMembership(unknown=str(error))
-    right = ndtr(0.5 * mu)
+    right = accuracy_of(mu)
     worst = int(np.argmax(right))
     note = recognised_words(known, mu.size, measured.people is not None, BY_BOUNDS)
     goes_as_scale = np.isfinite(mu[worst]) and leak.membership_kind == "mu"

@@ -22,13 +22,6 @@ from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.fitted_models.attacked_model import AttackRun, attacked_model
 from fisherleak.auditing.fitted_models.judged_model import SCOPE, advice_on_rules, judge_model
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
-from fisherleak.auditing.fitted_models.measured_leakage import (
-    LABEL,
-    Exposures,
-    check_reportable,
-    exposures_of,
-    summary_of_leakage,
-)
 from fisherleak.auditing.fitted_models.policy_on_model import apply_to_fitted, policy_from
 from fisherleak.auditing.fitted_models.scored_model import ScoredRows, scored_model
 from fisherleak.auditing.fitted_models.stated_arguments import (
@@ -36,6 +29,13 @@ from fisherleak.auditing.fitted_models.stated_arguments import (
     name_of_column,
     stated_of,
     whose_rows_are,
+)
+from fisherleak.auditing.fitted_models.summary_of_leakage import (
+    LABEL,
+    Exposures,
+    check_reportable,
+    exposures_of,
+    summary_of_leakage,
 )
 from fisherleak.auditing.fitted_models.under_attack import columns_to_attack
 from fisherleak.auditing.policy.advice import EVEN, NOT_ASKED, TENTH, Findings, advice_from, choices_at

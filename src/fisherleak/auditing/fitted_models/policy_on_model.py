@@ -17,7 +17,7 @@ from sklearn.compose import make_column_selector
 from fisherleak._support.arrays import host
 from fisherleak._support.numbers import number
 from fisherleak.attacks.candidate_values import classifies
-from fisherleak.auditing.fitted_models.measured_leakage import categories_of
+from fisherleak.auditing.fitted_models.summary_of_leakage import categories_of
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_to_model
 from fisherleak.auditing.policy.disclosed_beside_noise import refuse_scale_of_rows
 from fisherleak.auditing.policy.policy import Policy, policy_of, read_policy

@@ -9,7 +9,7 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak._support.level_types import id_text
-from fisherleak.auditing.fitted_models.measured_leakage import LABEL
+from fisherleak.auditing.fitted_models.summary_of_leakage import LABEL
 from fisherleak.auditing.policy.disclosed_beside_noise import few_in_class
 from fisherleak.auditing.policy.policy import Rule
 from fisherleak.auditing.policy.stated_rules import columns_named, stated_rules

@@ -9,41 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import host
 from fisherleak._support.checks import nearest
-from fisherleak._support.namespaces import Estimator
-from fisherleak.attacks.candidate_values import MOST_NUMBERS, classifies
+from fisherleak._support.namespaces import Vector
+from fisherleak.attacks.candidate_values import MOST_NUMBERS
 from fisherleak.attacks.candidates import jacobian_at_minimum
-from fisherleak.auditing.exposure.moves_between_values import MOST_TOLD
-from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
-from fisherleak.auditing.fitted_models.measured_leakage import categories_of
-from fisherleak.auditing.report_summary import Summary
+from fisherleak.auditing.fitted_models.summary_of_leakage import categories_of
 from fisherleak.engine.jacobian import Jacobian, held_levels
-from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.noise.noise import covariance_of
-from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.models import Table, checked_model
-from fisherleak.models.steps.scalers import Scale, complete, neutral
+from fisherleak.models import Table
 from fisherleak.tables.design.whose_rows import People
-from fisherleak.training.people import of_people, one_row_each, who_differs
-from fisherleak.training.pipelines import Turned, freed_pipeline, known_pipeline, pipeline_of, standard_noise
+from fisherleak.training.people import who_differs
+from fisherleak.training.pipelines import freed_pipeline, known_pipeline, pipeline_of, standard_noise
 from fisherleak.training.trained_model import Trained
 
-__all__ = [
-    "MOST_COLUMNS",
-    "AttackedColumn",
-    "UnderAttack",
-    "columns_to_attack",
-    "columns_to_tell_apart",
-    "model_under_attack",
-    "table_under_attack",
-]
-
-Vector = NDArray[np.float64]
 MOST_COLUMNS = 2
 """Columns that are attacked where none are named."""
 MOST_LEVELS = 50
@@ -171,95 +152,6 @@ def table_under_attack(trained: Trained, released: Any = None) -> UnderAttack:
 # A model that was fitted elsewhere
 
 
-def model_under_attack(
-    model: Estimator, X: Any, y: Any, weights: Any, leak: Leakage, label: str, people: People | None = None
-) -> UnderAttack | None:
-    """A fitted model and its rows; None where it counts preprocessing whose scales attackers do not learn here."""
-    table, fit, counted = measurement(leak).table, leak.fits[0], one_release(measurement(leak).information).folding
-    categories, scaled, turn = categories_of(leak), frozenset[str](), None
-    if counted is not None:
-        scales = complete(neutral(checked_model(model))[1] or (), int(fit.coef.shape[-1]))
-        learned = None if weights is not None else _scaled_columns(leak, counted, scales)
-        if learned is None:
-            return None
-        scaled, turn = learned, _from_frame(leak, counted, scales)
-
-    def column(name: str) -> AttackedColumn:
-        position = table.names.index(name)
-        values = table.column(position)
-        if name in categories or not table.is_numeric(position):
-            return AttackedColumn(None, len(set(values.tolist())))
-        numbers = values.astype(np.float64)
-        missing = np.isnan(numbers)
-        return AttackedColumn(numbers, missing=missing if missing.any() else None)
-
-    return UnderAttack(
-        model=model,
-        frame=X,
-        labels=y,
-        weights=weights,
-        n=leak.n,
-        outputs=fit.outputs,
-        parameters=int(np.size(host(fit.theta))),
-        label=label,
-        label_numbers=lambda: (
-            None if classifies(model, fit) else np.asarray(host(measurement(leak).information.rows[1]))
-        ),
-        column=column,
-        read=lambda: jacobian_at_minimum(model, X, y, weights),
-        noise_on=lambda noise: noise if turn is None else Turned(noise, turn),
-        called=lambda row: f"row {row}" if people is None else f"the rows of '{people.names[people.of_row[row]]}'",
-        scaled_by_rows=scaled,
-        people=people,
-        differing=lambda name: _differing(table, y, label, people, name),
-    )
-
-
-def _differing(table: Table, y: Any, label: str, people: People | None, name: str) -> NDArray[np.bool_]:
-    """People whose rows differ in a column, or the label, or have a value and lack it: (people,)."""
-    if people is None:
-        return np.zeros(0, dtype=bool)
-    values = host(y) if hasattr(y, "detach") else np.asarray(y)
-    own = values.reshape(-1) if name == label else table.column(table.names.index(name))
-    pairs = zip(own, own[one_row_each(people)[people.of_row]], strict=True)
-    return of_people(people, np.array([a != b and not (a != a and b != b) for a, b in pairs], dtype=bool))
-
-
-def _scaled_columns(leak: Leakage, folding: Folding, scales: Sequence[Scale]) -> frozenset[str] | None:
-    """Columns whose features are all scaled by their own standard deviation; None where others move a scale or a fill."""
-    attributes, found = measurement(leak).information.attributes, set()
-    fed = [k for attribute in attributes for k in attribute.columns]
-    if (
-        folding.filling is not None
-        or folding.weighted
-        or any(scale.points for scale in scales)
-        or len(set(fed)) < len(fed)
-    ):
-        return None
-    for attribute in attributes:
-        learned = {scales[k].spread for k in attribute.columns}
-        if len(learned) > 1:
-            return None
-        found |= {attribute.name} if True in learned else set()
-    return frozenset(found)
-
-
-def _from_frame(leak: Leakage, folding: Folding, scales: Sequence[Scale]) -> Vector:
-    """From parameters where the noise acts to those behind the scalers as they were fitted, all outputs together."""
-    fit, F = leak.fits[0], np.asarray(host(folding.frame), dtype=np.float64)
-    d, K, intercept = len(scales), fit.outputs, fit.intercept is not None
-    # theta' = S (w, b) with S the way to scaled features, and (w, b) = F^-1 f where noise acts in the frame
-    raw = np.eye(d + int(intercept)) if covariance_of(leak.noise) is not None else np.linalg.inv(F)
-    own = raw * np.array([*(scale.scale for scale in scales), *(1.0,) * intercept])[:, None]
-    if intercept:
-        own[d] = raw[d] + np.array([scale.centre for scale in scales]) @ raw[:d]
-    turn = np.zeros((K * own.shape[0], K * own.shape[0]))
-    for k in range(K):
-        places = [*range(k * d, (k + 1) * d), *([K * d + k] if intercept else [])]
-        turn[np.ix_(places, places)] = own
-    return turn
-
-
 def columns_to_attack(
     leak: Leakage, asked: Sequence[str] | str | None, label: str, can_be: Callable[[str], bool] = lambda name: True
 ) -> tuple[str, ...]:
@@ -289,20 +181,3 @@ def _has_few(table: Table, position: int, category: bool) -> bool:
         return 1 < len(set(values.tolist())) <= MOST_LEVELS
     there = values.astype(np.float64)
     return 1 < np.unique(there[~np.isnan(there)]).size <= MOST_NUMBERS
-
-
-def columns_to_tell_apart(summary: Summary, under: UnderAttack, measured: MeasuredEtas) -> dict[str, int]:
-    """The columns of yes and no, and categories, that are most exposed, each with the row that is; a class with its own.
-
-    A row is a person, by place, where rows belong to people.
-    """
-    worst = np.nan_to_num(measured.cells).argmax(axis=0)
-    place = {name: int(worst[j]) for j, name in enumerate(measured.leak.attributes)}
-    several = [each for each in summary.attributes if each.kind == "category"]
-    several = [each for each in several if under.column(each.name).levels <= MOST_LEVELS]
-    several.sort(key=lambda each: -each.eta_max)
-    told = {each.name: place[each.name] for each in several[:MOST_TOLD]}
-    label = summary.label
-    return told | (
-        {label.name: int(measured.label.argmax())} if label is not None and under.label_numbers() is None else {}
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fisherleak._support.checks import nearest
 from fisherleak._support.numbers import number
@@ -31,12 +31,15 @@ from fisherleak.auditing.policy.disclosed_beside_noise import (
     refuse_told_of_model,
 )
 from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy
-from fisherleak.auditing.records import Plan
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.tables import Design, Feature
-from fisherleak.training.trained_model import PUBLIC, Settings, Trained
+from fisherleak.training.defaults import PUBLIC
+from fisherleak.training.trained_model import Settings, Trained
+
+if TYPE_CHECKING:
+    from fisherleak.auditing.records import Plan
 
 
 def check_measured(policy: Policy, settings: Settings) -> None:

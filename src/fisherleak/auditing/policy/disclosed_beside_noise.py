@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json
 from fisherleak.auditing.exposure.membership_of_rows import off_common
 from fisherleak.auditing.policy.policy import Policy
-from fisherleak.auditing.records import Plan
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
@@ -30,6 +30,9 @@ from fisherleak.tables import Design, Feature
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.trained_model import Trained
+
+if TYPE_CHECKING:
+    from fisherleak.auditing.records import Plan
 
 REACH = 4.0
 """Spreads around the mean within which a value may lie."""

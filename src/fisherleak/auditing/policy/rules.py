@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from fisherleak._support.numbers import number
 from fisherleak.attacks import Outcome
-from fisherleak.auditing.attackers import INFORMED, WITH_PRIOR
 from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
-from fisherleak.auditing.policy.judged import Judged, JudgedValue
 from fisherleak.auditing.policy.policy import SECTIONS, Policy, Rule
-from fisherleak.auditing.records import Attacked
+from fisherleak.auditing.records import INFORMED, WITH_PRIOR, Attacked
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import share_of
+
+if TYPE_CHECKING:
+    from fisherleak.auditing.policy.judged import Judged, JudgedValue
 
 CLOSE = 1e-9
 """Rounding of a ratio to a limit, next to counts that are exact."""

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fisherleak._support.atomic import check_folder_place
+from fisherleak._support.numbers import number, percent_at_most, share
 from fisherleak.cli import _common as common
+from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
+from fisherleak.cli._common import printable
 from fisherleak.cli._complete import ANSWERED, offered
-from fisherleak.cli._print import say_reading, show_answers
+from fisherleak.cli._print import (
+    CONFIDENTIAL,
+    FEW,
+    MOST_LISTED,
+    MOST_SHOWN,
+    as_read,
+    eta_words,
+    exposed_rows,
+    gate_lines,
+    say_reading,
+    screen_or_all,
+)
 from fisherleak.errors import InvalidInputError
 
+COUNTED = {
+    "nothing": "end to end: what scaling learned is counted, categories are public",
+    "preprocessing": "the model alone: what preprocessing learned is taken as public",
+}
 
-@flags.grouped
+
+@flags.expand_option_groups
 def answers(
     table: flags.Table,
     queries: Annotated[
@@ -117,3 +137,55 @@ def _check_noise(noise: float | None, of: str, released: Path | None) -> None:
             "--of score and --of probability need --noise: an answer without noise has no limit on what it reveals. "
             "--of label draws a label instead, without --noise."
         )
+
+
+def show_answers(
+    document: dict[str, Any], etas: Sequence[float], read: Sequence[str], *, verbose: bool, out: Path | None
+) -> None:
+    """Who is exposed by a log of queries: a sentence first, then whom and what about them."""
+    asked = f"{number(document['queries'])} of {number(document['distinct'])}"
+    about = [
+        ("answers", f"{asked} different queries: {document['how']}"),
+        ("rows", number(document["rows"])),
+        ("eta of a row", eta_words(document["eta"], "answers")),
+        *([("counted", COUNTED[document["public"]])] if verbose else []),
+    ]
+    first = [
+        *gate_lines(document, "rows", verbose),
+        *layout.lines("", _revealed(document)),
+        "",
+        *layout.pair_lines(about),
+        "",
+    ]
+    if document["times"]:
+        times = f"Such a log could be answered {number(document['times'])} times before a row passes the limit."
+        first[-1:] = [*layout.lines("", times), ""]
+    columns = [
+        (c["name"], layout.inverse(c["eta"]), "" if c["share"] is None else _at_most(c["share"]), c["id"])
+        for c in document["columns"][: MOST_LISTED if verbose else MOST_SHOWN]
+    ]
+    worst = layout.table_lines(("column", "least error", "revealed", "id"), columns)
+    rows = ", ".join(f"{item['id']} (eta {number(item['eta'])})" for item in document["most_exposed"][:FEW])
+    blocks = [["Worst value of a column", *worst], ["", *layout.lines("", f"Most exposed rows: {rows}")]]
+    if verbose:
+        blocks += [["", *layout.histogram(etas)], ["", "Most exposed"], *exposed_rows(document["most_exposed"])]
+    blocks += as_read(read)
+    ends = [] if out is None else [f"open {printable(out / 'report.html')}"]
+    screen_or_all(first, blocks, verbose, ["", *layout.lines("", CONFIDENTIAL), *ends])
+
+
+def _at_most(part: float) -> str:
+    """A share that is an upper bound, never all of it."""
+    return percent_at_most(part) if part < 0.99 else share(part)
+
+
+def _revealed(document: dict[str, Any]) -> str:
+    """What share of a number these answers reveal, in a sentence."""
+    half, shares = document["above_half"], [c["share"] for c in document["columns"] if c["share"] is not None]
+    if half is None or not shares:
+        return "What share of a value these answers reveal is not known; least errors are below."
+    if half:
+        rows = f"{number(half)} of {number(document['rows'])} rows"
+        return f"In {rows}, more than half of a numeric value is revealed to an attacker who knows everything else."
+    most = _at_most(max(shares))
+    return f"At most {most} of any numeric value is revealed, on average, to an attacker who knows everything else."

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fisherleak._support.numbers import percent
 from fisherleak.cli import _common as common
+from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
-from fisherleak.cli._print import say_reading, show_attack
-from fisherleak.cli._wording import told
+from fisherleak.cli._print import as_read, attack_table, attackers_in_words, say_reading, screen_or_all
+from fisherleak.cli._wording import in_options, told
 from fisherleak.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fisherleak.auditing import report_summary as record
 
 ONE_RELEASE = (
     "All rows share the noise of this one release: another release would give other figures, which may lie outside these "
@@ -18,7 +24,7 @@ ONE_RELEASE = (
 )
 
 
-@flags.grouped
+@flags.expand_option_groups
 def attack(
     table: flags.Table,
     attribute: Annotated[list[str], flags.column("--attribute", help="The column to infer. Repeatable.")],
@@ -82,3 +88,35 @@ def attack(
         people = trained.design.people is not None
         show_attack(outcomes, said, trained.design.decided, people=people, verbose=verbose)
     return 0
+
+
+def show_attack(
+    attacks: Sequence[record.AttackResult],
+    notes: Sequence[str],
+    read: Sequence[str],
+    *,
+    people: bool,
+    verbose: bool,
+) -> None:
+    """How often attackers are correct: the best of each column first."""
+    first = [line for sentence in _best(attacks) for line in layout.lines("", sentence)]
+    blocks = [layout.lines("", in_options(note)) for note in notes]
+    blocks += [["", *attack_table(attacks, people)[:1]], *([line] for line in attack_table(attacks, people)[1:])]
+    if verbose:
+        blocks += [layout.lines("  - ", each) for each in attackers_in_words(attacks)]
+    screen_or_all(first, [*blocks, *as_read(read)], verbose)
+
+
+def _best(attacks: Sequence[record.AttackResult]) -> list[str]:
+    """Of each column, the attacker who gains most from the release; those without a model have no worst row."""
+    found = []
+    for name in dict.fromkeys(a.attribute for a in attacks):
+        own = [a for a in attacks if a.attribute == name and a.worst is not None]
+        if not own:
+            continue
+        best = max(own, key=lambda a: a.accuracy - a.baseline)
+        right, without = percent(best.accuracy, best.baseline), percent(best.baseline)
+        found.append(
+            f"{name}: an attacker is correct {right} of the time ({best.attacker}); without the release {without}."
+        )
+    return found

@@ -65,7 +65,7 @@ AS_CODES = (
 THEN_OWN = "Or audit your own table:"
 
 
-@flags.grouped
+@flags.expand_option_groups
 def audit(
     context: typer.Context,
     table: Annotated[
@@ -317,10 +317,10 @@ def _again(
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
     from fisherleak.auditing.confirmations import confirm, why_unconfirmed
-    from fisherleak.auditing.confirmed_rules import scale_rule
     from fisherleak.auditing.records import Plan
     from fisherleak.auditing.run import audit_trained
     from fisherleak.releasing.files.released_files import load_model, retrain
+    from fisherleak.releasing.scale_rule import scale_rule
     from fisherleak.releasing.shaping import covariance_from
 
     if table is None:

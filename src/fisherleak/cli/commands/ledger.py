@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from fisherleak._support.numbers import number
 from fisherleak.cli import _common as common
+from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
 from fisherleak.cli._layout import paragraph
-from fisherleak.cli._print import show_ledger
+from fisherleak.cli._print import CONFIDENTIAL, FEW, eta_words, exposed_rows, gate_lines, screen_or_all
 from fisherleak.errors import InvalidInputError
 
 SCHEMA = "fisherleak.spent/1"
@@ -18,7 +22,7 @@ CARRIED = "fisherleak.carried/1"
 MOST_LISTED = 20
 
 
-@flags.grouped
+@flags.expand_option_groups
 def ledger(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ledger that 'fisherleak release --ledger' keeps.")],
     table: Annotated[
@@ -114,3 +118,28 @@ def _carried(file: Path, table: str | None, new: Path, limit: float | None, quie
             )
         )
     return 0
+
+
+def show_ledger(document: dict[str, Any], etas: Sequence[float], *, verbose: bool) -> None:
+    """What has been spent on each row, with a picture of how it is spread."""
+    releases, eta, left, renamed = (document[name] for name in ("releases", "eta", "left", "renamed"))
+    one, many = ("person", "people") if "people" in document else ("row", "rows")
+    more = f"; {number(left)} more {'rows ' if one == 'person' else ''}left the table, and keep their record"
+    other = f"; {number(renamed)} carry the total of another id that had their values"
+    about = layout.pair_lines(
+        [
+            ("releases", f"{number(len(releases))}, the last {releases[-1]['at']}: {_short(releases[-1]['what'])}"),
+            (many, number(document[many]) + more * bool(left) + other * bool(renamed)),
+            (f"eta of a {one}", eta_words(eta, "releases")),
+        ]
+    )
+    spread = ["", *layout.histogram(etas, bins=12 if verbose else 6), ""]
+    shown = MOST_LISTED if verbose else FEW
+    blocks = [spread, ["Most exposed"], *exposed_rows(document["most_exposed"][:shown])]
+    first = [*gate_lines(document, many, verbose), *about]
+    screen_or_all(first, blocks, verbose, ["", *layout.lines("", CONFIDENTIAL)])
+
+
+def _short(what: str) -> str:
+    """What was released, its numbers to three digits."""
+    return re.sub(r"\d+\.\d{3,}", lambda found: number(float(found[0])), what)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fisherleak.releasing.predictions import Predictions
 
 
-@flags.grouped
+@flags.expand_option_groups
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model saved by 'fisherleak release'.")],
     table: flags.Table,

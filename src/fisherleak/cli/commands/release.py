@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fisherleak._support.numbers import number, number_at_least, number_at_most, percent
 from fisherleak.cli import _common as common
+from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
-from fisherleak.cli._print import say_reading, show_release
+from fisherleak.cli._common import printable
+from fisherleak.cli._print import as_read, even, say_reading, screen_or_all
 from fisherleak.cli._wording import told
 from fisherleak.training.defaults import DEFAULT_L2
 
+if TYPE_CHECKING:
+    from fisherleak.training.utility import Tradeoff
 
-@flags.grouped
+ANY_RECORD = "admissible"
+"""On a model card: the limit is for any record within the bounds."""
+UNIT = "A unit is about the column's standard deviation or, with declared bounds, their width divided by the square root of 12."
+"""In which a limit on rows counts numbers (section 1.4)."""
+
+
+@flags.expand_option_groups
 def release(
     table: flags.Table,
     out: Annotated[
@@ -167,3 +179,102 @@ def release(
     elif not quiet:
         show_release(told(card), cost, str(out), read, verbose=verbose)
     return 0
+
+
+def show_release(card: dict[str, Any], cost: Tradeoff, model: str, read: Sequence[str], *, verbose: bool) -> None:
+    """What was released, what it promises, and what it costs; every assumption where all is asked for."""
+    size, rows = number(card["model"]["parameters"]), number(card["data"]["rows"])
+    where = "held-out rows" if cost.held_out else "training rows"
+    first = [f"Released {printable(model)} with its model card {printable(model)}.json", ""]
+    first += layout.pair_lines(
+        [
+            ("promise", _promise(card)),
+            ("noise", _noise_of(card)),
+            ("utility", f"{_label(cost)} {_paid(cost)} ({where})"),
+            *((_label(each), _paid(each)) for each in cost.also),
+            ("model", f"{card['model']['kind']}, {size} parameters, about {rows} rows"),
+        ]
+    )
+    said = ["\nUnder these assumptions:", *card["assumptions"]] if verbose else ["", *_short_assumptions(card)]
+    signed = f"Signed: 'fisherleak verify {printable(model)} --key PUB' checks it, with your public key as PUB."
+    blocks = [layout.lines("", each) for each in _beware(card, cost)]
+    blocks += [layout.lines("", signed)] if "signature" in card else []
+    blocks += [said[0].split("\n"), *(layout.lines("  - ", each) for each in said[1:]), *as_read(read)]
+    count = number(len(card["assumptions"]))
+    more = ["", f"-v prints all {count} assumptions; they are on the model card too."]
+    screen_or_all(first, blocks, verbose, more=more)
+
+
+def _promise(card: dict[str, Any]) -> str:
+    """The limit in words: whose eta it bounds, and what that means for an estimate."""
+    limit, on = card["eta"]["limit"], card["eta"]["limit_on"].removesuffix(", in standard units")
+    if limit is None:
+        return "none: the noise was given"
+    told = card["noise"].get("calibrated") or {}
+    whose = "any record within the bounds" if told.get("over") == ANY_RECORD else "the rows that are in the table"
+    size, single = number_at_least(1 / limit), bool(card["eta"]["limit_columns"])
+    least = f"No unbiased estimate of a {'' if single else 'numeric '}value has an error below {size} unit{'s' * (size != '1')}"
+    least += " of its column." if single else f". {UNIT}"
+    return f"eta of at most {number_at_most(limit)} for {on}, for {whose}. {least}"
+
+
+def _short_assumptions(card: dict[str, Any]) -> list[str]:
+    """What a reader must know of a release, in short sentences; the model card has all of it."""
+    from fisherleak.releasing.cards.cards import unbounded
+
+    told = card["noise"].get("calibrated") or {}
+    found = []
+    if card["settings"]["public"] == "preprocessing":
+        found.append("What standardising learned from your rows is taken as public, and the promise does not count it.")
+    if unbounded(card):
+        found.append(
+            "Bounds were not declared for every numeric column, so some come from your rows; --bounds avoids that."
+        )
+    if told and told.get("over") != ANY_RECORD:
+        found.append(
+            "This noise scale was computed from your data, so publishing it reveals a little about one record. "
+            "Leave out --over to avoid that."
+        )
+        if isinstance(card["noise"].get("shape"), str):
+            found.append("What the covariance of the noise reveals by itself is not counted in the promise.")
+    found.append("This is not differential privacy and not anonymity. An audit measures membership.")
+    if "ledger" not in card:
+        found.append("Every further release of the same data reveals more; --ledger adds them up.")
+    return found
+
+
+def _beware(card: dict[str, Any], cost: Tradeoff) -> list[str]:
+    """What to do where the noise leaves nothing of the model."""
+    noisy = cost.points[0].utility
+    if noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant:
+        return []
+    return [
+        "",
+        "Beware: with this noise the model is no better than the baseline.",
+        "Allow a larger --eta, declare narrower --bounds, or get more rows.",
+    ]
+
+
+def _noise_of(card: dict[str, Any]) -> str:
+    size, shape = number(card["noise"]["scale"]), card["shape"]
+    if shape["name"] == "isotropic":
+        return f"scale {size} on every coefficient"
+    return f"scale {size}, covariance: {shape['name']}" + (f" of {printable(shape['from'])}" if shape["from"] else "")
+
+
+def _label(cost: Tradeoff) -> str:
+    return cost.metric.label.partition(" (")[0]
+
+
+def _paid(cost: Tradeoff) -> str:
+    """What one noise costs."""
+    noisy, without, constant = (
+        _utility(each, cost) for each in (cost.points[0].utility, cost.without_noise, cost.constant)
+    )
+    return f"{noisy} on average with such noise, {without} without, {constant} for the baseline"
+
+
+def _utility(value: float | None, cost: Tradeoff) -> str:
+    if value is None or cost.metric.name != "accuracy":
+        return even(value, cost.metric.name)
+    return percent(value, cost.constant)

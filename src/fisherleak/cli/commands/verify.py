@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fisherleak.cli import _common as common
+from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
-from fisherleak.cli._print import show_verification
+from fisherleak.cli._print import first_sentence, screen_or_all
 from fisherleak.cli._wording import in_options
 
 SCHEMA = "fisherleak.verification/1"
@@ -55,3 +57,13 @@ def verify(
     if not (quiet or json):
         show_verification(found.confirmed, found.failed, unchecked, verbose=verbose)
     return status
+
+
+def show_verification(confirmed: Sequence[str], failed: str | None, unchecked: Sequence[str], *, verbose: bool) -> None:
+    """Whether a released model verifies, then what was checked and what was not; the first sentence of each, or all of it."""
+    if failed is not None:
+        return layout.sentences("Checked before that:", confirmed) if verbose and confirmed else None
+    said = [[each if verbose else first_sentence(each) for each in part] for part in (confirmed, unchecked)]
+    blocks = [layout.lines("  - ", each) for each in said[0]]
+    blocks += [["Not checked:"], *(layout.lines("  - ", each) for each in said[1])]
+    return screen_or_all(["Verified."], blocks, verbose, more=["-v says more of each."])

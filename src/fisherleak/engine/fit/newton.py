@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, is_lazy, namespace
 from fisherleak.engine.fit.factored_hessian import Factor, Triangle, Wide
-from fisherleak.engine.fit.risk import Point, Risk
 from fisherleak.errors import FisherleakError, NotConvergedError, SeparableClassesError, SingularHessianError
+
+if TYPE_CHECKING:
+    from fisherleak.engine.fit.risk import Point, Risk
 
 Stepping = Factor | Triangle | Wide
 Found = TypeVar("Found", Factor, Stepping)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_array, device, host, is_lazy, is_lazy_frame, like, namespace
 from fisherleak._support.namespaces import Namespace, Sums, TableLike, VectorLike
-from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.multi_output import own_class
 from fisherleak.engine.magnitudes import check_extremes, extremes
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows import aligned, gather, map_rows, positions, sum_rows, with_known_rows
 from fisherleak.rows.selection import distinct, lazy_labels, missing
+
+if TYPE_CHECKING:
+    from fisherleak.engine.losses import Loss
 
 MOST_CLASSES = 1000
 """More different labels than this are no classes."""

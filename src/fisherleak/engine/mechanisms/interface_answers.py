@@ -13,7 +13,6 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
 from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
@@ -22,6 +21,8 @@ from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+    from fisherleak.engine.fit.minimise import Fit
 
 
 OF = ("score", "probability")

@@ -6,14 +6,17 @@ over what it was calibrated, and a release can say so by name.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from fisherleak._support.checks import warn_renamed
 from fisherleak._support.namespaces import Json, Sums
-from fisherleak.errors import InvalidInputError
+from fisherleak.engine.noise.noise import Noise
+from fisherleak.errors import InvalidInputError, UncountedScaleWarning
 
 ANY_RECORD, NOTHING = "any-record", "nothing"
 IN_FILES = "admissible"
@@ -204,3 +207,35 @@ def calibration_told(calibrated: Calibration | None) -> Json:
 def calibration_in(record: Mapping[str, Any]) -> Calibration | None:
     """How the scale of a recorded noise was found."""
     return Calibration.from_record(record["calibrated"]) if "calibrated" in record else None
+
+
+def remembering(noise: Noise, calibrated: Calibration) -> Noise:
+    """The noise with how its scale was found; one from outside that keeps no such record stays as it is, with a warning now.
+
+    Its release cannot warn later.
+    """
+    if not keeps_calibration(noise):
+        if calibrated.by_present_rows:
+            _warn_of_scale(calibrated.over, 4)
+        return noise
+    kept: Noise = dataclasses.replace(noise, calibrated=calibrated)  # type: ignore[type-var]
+    return kept
+
+
+def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
+    """The noise as it may leave: without confidential numbers, and with a warning where its scale is one itself."""
+    calibrated = calibration_of(noise)
+    if calibrated is None:
+        return noise
+    if calibrated.by_present_rows:
+        _warn_of_scale(calibrated.over, stacklevel + 1)
+    return remembering(noise, dataclasses.replace(calibrated, confidential=None, asked=None))
+
+
+def _warn_of_scale(over: str, stacklevel: int) -> None:
+    warnings.warn(
+        f"The scale of this noise was computed from the rows present (over='{over}'), so the scale itself "
+        "reveals something about the row that decides it: use over='any-record' for a release.",
+        UncountedScaleWarning,
+        stacklevel=stacklevel,
+    )

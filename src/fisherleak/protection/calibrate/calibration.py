@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -41,12 +40,11 @@ from fisherleak.engine.noise.calibration_record import (
     ANY_RECORD,
     Calibration,
     CalibrationCall,
-    calibration_of,
-    keeps_calibration,
     read_over,
+    remembering,
 )
 from fisherleak.engine.noise.noise import covariance_of
-from fisherleak.errors import InvalidInputError, UncountedScaleWarning
+from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import MOST_MOVED, measurement
 from fisherleak.protection.calibrate.shapes import OWN, noise_shaped
@@ -517,35 +515,3 @@ def enough(noise: Noise, current: float, target: float) -> Noise:
     if current == 0:
         raise InvalidInputError("eta is zero without any noise: the model does not depend on these values.")
     return noise.rescaled(math.nextafter(noise.scale * current / target, math.inf))
-
-
-def remembering(noise: Noise, calibrated: Calibration) -> Noise:
-    """The noise with how its scale was found; one from outside that keeps no such record stays as it is, with a warning now.
-
-    Its release cannot warn later.
-    """
-    if not keeps_calibration(noise):
-        if calibrated.by_present_rows:
-            _warn_of_scale(calibrated.over, 4)
-        return noise
-    kept: Noise = dataclasses.replace(noise, calibrated=calibrated)  # type: ignore[type-var]
-    return kept
-
-
-def publishable(noise: Noise, stacklevel: int = 3) -> Noise:
-    """The noise as it may leave: without confidential numbers, and with a warning where its scale is one itself."""
-    calibrated = calibration_of(noise)
-    if calibrated is None:
-        return noise
-    if calibrated.by_present_rows:
-        _warn_of_scale(calibrated.over, stacklevel + 1)
-    return remembering(noise, dataclasses.replace(calibrated, confidential=None, asked=None))
-
-
-def _warn_of_scale(over: str, stacklevel: int) -> None:
-    warnings.warn(
-        f"The scale of this noise was computed from the rows present (over='{over}'), so the scale itself "
-        "reveals something about the row that decides it: use over='any-record' for a release.",
-        UncountedScaleWarning,
-        stacklevel=stacklevel,
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.norms import information_of, one_release
 from fisherleak.engine.norms.tied_cells import people_cells, tied_squares
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.rows import sum_rows
 from fisherleak.rows.selection import rows_by_group
 from fisherleak.rows.summary import digest
+
+if TYPE_CHECKING:
+    from fisherleak.leakage.leakage import Leakage
 
 Matrix = NDArray[np.float64]
 

@@ -3,7 +3,7 @@ r"""What a bound on the worst record within the bounds is made of: norms, levera
 In the metric of the Hessian, with :math:`B = H^{-1}`, L the noise's view of the parameters and E the values that count, every
 point x that could be there brings :math:`\sqrt{h} = |B^{1/2} x|`, :math:`|L B x|` and :math:`|E^T B x|`; every row that is
 there brings its leverage and its push :math:`\omega |r| \sqrt{h}` on the parameters. All are lengths, so that what one replaced
-row does to them is bounded by how it changes B and the parameters: see ``any_record.spread_of``. Several rows at once,
+row does to them is bounded by how it changes B and the parameters: see ``worst_record.spread_of``. Several rows at once,
 those of a person, bring sums.
 
 Mathematics: 6.11, ``docs/mathematics/any-record.md``.
@@ -19,14 +19,10 @@ import numpy as np
 
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
+from fisherleak.engine.magnitudes import spectral_norm
 from fisherleak.protection.calibrate.limit_terms import inverse_root
-from fisherleak.protection.certificates.exchange import (
-    Exchange,
-    check_deviations,
-    heaviest,
-    spectral_norm,
-    weighted_rows,
-)
+from fisherleak.protection.certificates.declared_bounds import check_deviations
+from fisherleak.protection.certificates.exchange import Exchange, heaviest, weighted_rows
 
 
 @dataclass(frozen=True)

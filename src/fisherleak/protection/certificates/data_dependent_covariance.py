@@ -23,6 +23,7 @@ from fisherleak._support.numbers import most_of_two_digits, number, two_digits
 from fisherleak.engine.changes.remade_covariance import linear_part, public_curvature
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.magnitudes import spectral_norm
 from fisherleak.engine.noise import Gaussian, Noise, grid_of
 from fisherleak.engine.noise.calibration_record import (
     ANY_RECORD,
@@ -37,9 +38,8 @@ from fisherleak.engine.noise.noise import covariance_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.protection.calibrate.limit_terms import Matrix, raw_map
-from fisherleak.protection.certificates.any_record import WorstRecord, check_useful, rounding, worst_record
 from fisherleak.protection.certificates.bound_quantities import Quantities, quantities_of
-from fisherleak.protection.certificates.exchange import Exchange, exchange_in, heaviest, spectral_norm, value_map
+from fisherleak.protection.certificates.exchange import Exchange, exchange_in, heaviest, value_map
 from fisherleak.protection.certificates.least_loss_for_any_record import (
     bound_in_own_metric,
     evenly_weighted,
@@ -48,6 +48,7 @@ from fisherleak.protection.certificates.least_loss_for_any_record import (
     shape_metrics,
 )
 from fisherleak.protection.certificates.published_scale import STEP, on_public_grid, pivot_probability
+from fisherleak.protection.certificates.worst_record import WorstRecord, check_useful, rounding, worst_record
 
 FINEST = 2.0**-30
 """Of a coordinate's standard deviation: a finer grid would show the last bits of the model again."""

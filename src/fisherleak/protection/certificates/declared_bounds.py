@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,15 @@ from fisherleak._support.arrays import host
 from fisherleak._support.checks import check_positive, nearest
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.norms import one_release
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.models import Table
+from fisherleak.models.frames import Table
+
+if TYPE_CHECKING:
+    from fisherleak.leakage.leakage import Leakage
 
 Matrix = NDArray[np.float64]
 LABEL, NORM = "label", "norm"
@@ -449,3 +452,12 @@ def _beside(columns: list[Any]) -> NDArray[Any]:
     for j, column in enumerate(columns):
         table[:, j] = column
     return table
+
+
+def check_deviations(folding: Folding, totals: bool = False) -> None:
+    """Refuse folded scales that are no standard deviations; where their ``totals`` are needed, those that have none too."""
+    if (totals and folding.totals is None) or np.any(np.asarray(host(folding.shares))):
+        raise InvalidInputError(
+            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "Use StandardScaler, or over='max'."
+        )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,17 @@ from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
 from fisherleak.engine.norms import every_release, one_release
 from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import InvalidInputError
-from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
-from fisherleak.models import final_estimator
+from fisherleak.models.preprocessed import final_estimator
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_in
+
+if TYPE_CHECKING:
+    from fisherleak.leakage.leakage import Leakage
 
 MOST_POINTS = 2**14
 """Corners of the box that are looked at one by one; what is left of it is bounded by norms."""
@@ -198,23 +199,9 @@ def weighted_rows(jacobian: Jacobian) -> tuple[Vector, Vector, Vector]:
     return x, y[counted], omega[counted]
 
 
-def check_deviations(folding: Folding, totals: bool = False) -> None:
-    """Refuse folded scales that are no standard deviations; where their ``totals`` are needed, those that have none too."""
-    if (totals and folding.totals is None) or np.any(np.asarray(host(folding.shares))):
-        raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
-            "Use StandardScaler, or over='max'."
-        )
-
-
 def heaviest(fit: Fit) -> float:
     """The largest weight of a row."""
     return 1.0 if fit.sample_weight is None else float(np.max(host(fit.sample_weight)))
-
-
-def spectral_norm(matrix: Vector) -> float:
-    """||matrix||, zero where it has no entries."""
-    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0
 
 
 def feature_map(jacobian: Jacobian, attributes: Sequence[Attribute], size: int) -> Vector:

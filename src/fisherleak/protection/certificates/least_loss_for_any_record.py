@@ -20,12 +20,13 @@ import numpy as np
 from fisherleak._support.arrays import host, like, namespace
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.magnitudes import spectral_norm
 from fisherleak.engine.noise import Gaussian
 from fisherleak.protection.calibrate.limit_terms import inverse_root
+from fisherleak.protection.certificates.bound_for_any_record import two_ranks
 from fisherleak.protection.certificates.bound_quantities import Quantities
-from fisherleak.protection.certificates.certificate import two_ranks
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
-from fisherleak.protection.certificates.exchange import Exchange, Points, spectral_norm, value_map, weighted_rows
+from fisherleak.protection.certificates.exchange import Exchange, Points, value_map, weighted_rows
 
 MOST_EXACT, BLOCK = 1024, 64
 """Corners whose norm is computed as it is, so many at a time; the others' is bounded in closed form."""

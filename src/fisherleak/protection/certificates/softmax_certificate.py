@@ -20,8 +20,10 @@ from scipy.linalg import solve_triangular
 from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
+from fisherleak.engine.magnitudes import spectral_norm
 from fisherleak.errors import InvalidInputError
-from fisherleak.protection.certificates.exchange import Exchange, Points, check_deviations, heaviest, spectral_norm
+from fisherleak.protection.certificates.declared_bounds import check_deviations
+from fisherleak.protection.certificates.exchange import Exchange, Points, heaviest
 from fisherleak.protection.certificates.softmax_penalty_bound import (
     ColumnRanges,
     ExchangedScales,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,11 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.jacobian import Jacobian
-from fisherleak.protection.certificates.declared_bounds import AllowedRecords
-from fisherleak.protection.certificates.exchange import Exchange, check_deviations, spectral_norm
+from fisherleak.engine.magnitudes import spectral_norm
+from fisherleak.protection.certificates.declared_bounds import AllowedRecords, check_deviations
+
+if TYPE_CHECKING:
+    from fisherleak.protection.certificates.exchange import Exchange
 
 ROUNDING = 1e-12
 """Of a variance."""

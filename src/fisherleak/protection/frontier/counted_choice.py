@@ -25,7 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,14 @@ from fisherleak.models import as_table
 from fisherleak.models.preprocessed import prepare
 from fisherleak.models.steps.scalers import neutral
 from fisherleak.protection.calibrate.limit_terms import inverse_root
+from fisherleak.protection.certificates.bound_for_any_record import Bound, bound, drift_of, known_traits
 from fisherleak.protection.certificates.bound_quantities import quantities_of
-from fisherleak.protection.certificates.certificate import Bound, bound, drift_of, known_traits
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_in, with_gaps_filled
 from fisherleak.protection.certificates.exchange import Exchange, points_of
 from fisherleak.protection.certificates.published_scale import STEP, drawn_offset, up_to_grid
-from fisherleak.protection.frontier.frontier_candidates import Candidate, FrontierPoint, Scorer, Task
+
+if TYPE_CHECKING:
+    from fisherleak.protection.frontier.frontier_candidates import Candidate, FrontierPoint, Scorer, Task
 
 PART = 8.0
 """Of the label's range: where the slope of the squared loss is cut."""

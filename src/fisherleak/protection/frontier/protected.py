@@ -31,8 +31,8 @@ from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_classes
 from fisherleak.models.wrapper import Wrapper, one_target
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, SHAPES, check_fills_have_noise
-from fisherleak.protection.certificates.any_record import copies_enough
 from fisherleak.protection.certificates.declared_bounds import checked_bounds, with_gaps_filled
+from fisherleak.protection.certificates.worst_record import copies_enough
 from fisherleak.protection.frontier.counted_choice import SHARE, CountedChoice
 from fisherleak.protection.frontier.frontier import Compared, Frontier
 from fisherleak.protection.frontier.frontier_candidates import (

@@ -27,11 +27,11 @@ from fisherleak._support.level_types import in_own_unit
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak._support.notebook import Shown
 from fisherleak._support.numbers import number
+from fisherleak.engine.noise.calibration_record import publishable
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table
-from fisherleak.protection.calibrate.calibration import publishable
 from fisherleak.protection.frontier.counted_choice import CountedChoice
 from fisherleak.protection.ledger.carried_totals import (
     carried_from,

@@ -28,11 +28,10 @@ from fisherleak._support.numbers import two_digits
 from fisherleak._support.progress import stage
 from fisherleak.engine.mechanisms.self_shaped import is_self_shaped
 from fisherleak.engine.noise import Noise, released
-from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of
+from fisherleak.engine.noise.calibration_record import ANY_RECORD, calibration_of, publishable, remembering
 from fisherleak.errors import InvalidInputError, SeededReleaseWarning
 from fisherleak.models import final_estimator
 from fisherleak.models.estimators import has_penalty, set_l2
-from fisherleak.protection.calibrate.calibration import publishable, remembering
 from fisherleak.protection.release.penalty_and_shape import PublicNumbers, PublicPenalty, PublicShape
 
 Vector = NDArray[np.float64]

@@ -31,10 +31,8 @@ from fisherleak.errors import DataError, FisherleakError
 from fisherleak.protection.calibrate.shapes import ISOTROPIC
 from fisherleak.protection.certificates.published_scale import nearest_on_grid, seven_digits
 from fisherleak.protection.release.penalty_and_shape import PublicPenalty, PublicShape
-from fisherleak.releasing.cards.card_fields import CARD, check_fields
+from fisherleak.releasing.cards.card_fields import CARD, FROM_BOUNDS, FROM_ROWS, check_fields
 from fisherleak.releasing.cards.cards import (
-    FROM_BOUNDS,
-    FROM_ROWS,
     TRUSTED,
     frame_from_rows,
     limit_of_one_row,
@@ -49,9 +47,9 @@ from fisherleak.releasing.cards.names_on_cards import wrong_setting
 from fisherleak.releasing.files.earlier_files import in_first_words, said_before
 from fisherleak.releasing.least_deviation import least_deviation
 from fisherleak.tables.design.features import MOST_FEATURES
+from fisherleak.training.defaults import COUNTED
 from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card
-from fisherleak.training.trained_model import COUNTED
 
 ROUNDINGS = (0.0, -1e-9, 1e-9)
 """Parts by which sums round: a third digit is written by any of them."""

@@ -19,11 +19,19 @@ from fisherleak.errors import DataError
 from fisherleak.protection.calibrate.shapes import OWN, SHAPES
 from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.tables.design.features import MOST_FEATURES
+from fisherleak.training.defaults import COUNTED, PUBLIC
 from fisherleak.training.model_kinds import KINDS
-from fisherleak.training.trained_model import COUNTED, PUBLIC
 
 Check = Callable[[Any, str], str | None]
 """(value, the way to it) -> the way to the first place that is wrong, or None."""
+FROM_ROWS = (
+    "Bounds were not declared for every numeric column. Without them, scales, centres and ranges come from the rows, on grids. "
+    "A row whose removal changes one of them can be recognised with certainty, which eta does not count. Declare `bounds` to "
+    "avoid that."
+)
+FROM_BOUNDS = "Scales and centres of columns follow from declared bounds alone: no row changes them."
+"""What is said of the frame: by the bounds that were declared, never by the rows."""
+ROWS_TOLD = "The number of rows is taken as public; two digits of it are here."
 CARD = "fisherleak.card/3"
 EARLIER = ("fisherleak.card/1", "fisherleak.card/2")
 """Cards whose digests and signatures can still be verified; those of the second schema, of version 0.1.0, are loaded too."""
@@ -157,11 +165,11 @@ def record(known: Mapping[str, Check], optional: tuple[str, ...] = ()) -> Check:
     return check
 
 
-def by_name(item: Check, most: int = MOST_FEATURES + 1) -> Check:
+def by_name(item: Check) -> Check:
     """A record with names of columns for keys."""
 
     def check(value: Any, way: str) -> str | None:
-        if not isinstance(value, dict) or len(value) > most:
+        if not isinstance(value, dict) or len(value) > MOST_FEATURES + 1:
             return way
         for key, each in value.items():
             if wrong := name(key, way) or item(each, f"{way}.{key[:80]}"):

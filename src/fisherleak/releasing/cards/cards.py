@@ -21,23 +21,19 @@ from fisherleak.engine.noise import Noise, grid_of
 from fisherleak.engine.noise.calibration_record import HESSIAN, IN_FILES, calibration_of
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS
 from fisherleak.protection.certificates.published_scale import seven_digits
-from fisherleak.releasing.cards.card_fields import CARD, PACKAGES
+from fisherleak.releasing.cards.card_fields import CARD, FROM_BOUNDS, FROM_ROWS, PACKAGES, ROWS_TOLD
 from fisherleak.tables import Feature
 from fisherleak.tables.decide.cell_text import OTHER
-from fisherleak.training.model_kinds import KINDS, kind_of
+from fisherleak.training.defaults import COUNTED
+from fisherleak.training.model_kinds import kind_of
 from fisherleak.training.noise_words import from_card, noise_words
 from fisherleak.training.pipelines import PublicModel
-from fisherleak.training.trained_model import COUNTED, Settings, Trained
+from fisherleak.training.trained_model import Settings, Trained
 
 TRUSTED = {"numpy.dtype", "sklearn._loss.link.Interval", "sklearn.compose._column_transformer._RemainderColsList"}
 """Types that any released model may hold and that some versions of skops do not know; an imputer holds a dtype."""
 STEPS = 4
 """Steps of the grid of scales in a factor of two."""
-
-
-def trusted_types() -> set[str]:
-    """Types that a released model of any kind may hold beside those that skops knows."""
-    return TRUSTED.union(*(kind.holds for kind in KINDS))
 
 
 def limited_words(columns: Sequence[str] | None, person: str | None = None, most: int | None = None) -> str:
@@ -118,16 +114,6 @@ HELD = (
     "penalty away."
 )
 """Said of releases whose intercepts are not free."""
-
-
-FROM_ROWS = (
-    "Bounds were not declared for every numeric column. Without them, scales, centres and ranges come from the rows, on grids. "
-    "A row whose removal changes one of them can be recognised with certainty, which eta does not count. Declare `bounds` to "
-    "avoid that."
-)
-FROM_BOUNDS = "Scales and centres of columns follow from declared bounds alone: no row changes them."
-"""What is said of the frame: by the bounds that were declared, never by the rows."""
-ROWS_TOLD = "The number of rows is taken as public; two digits of it are here."
 
 
 def _column(feature: Feature) -> Json:

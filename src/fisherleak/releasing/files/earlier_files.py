@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fisherleak._support.level_types import typed_levels
 from fisherleak._support.namespaces import Json
 from fisherleak.protection.release.penalty_and_shape import DEVIATIONS
-from fisherleak.releasing.cards.card_fields import EARLIER
-from fisherleak.releasing.cards.cards import FROM_BOUNDS, FROM_ROWS, ROWS_TOLD
+from fisherleak.releasing.cards.card_fields import EARLIER, FROM_BOUNDS, FROM_ROWS, ROWS_TOLD
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.model_nodes import last_step, steps_of
 from fisherleak.tables import Feature

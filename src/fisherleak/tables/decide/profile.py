@@ -112,10 +112,6 @@ class Order:
     breaks: int
     runs: int
 
-    @property
-    def counts_rows(self) -> bool:
-        return self.breaks == 0 and self.first == 1.0
-
     def __add__(self, other: Order) -> Order:
         return Order(
             self.first,

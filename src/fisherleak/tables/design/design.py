@@ -31,10 +31,10 @@ from fisherleak.tables.decide.profile import Profile, profiles_of
 from fisherleak.tables.decide.repeated_identifiers import RepeatedIdentifier, repeated_identifier
 from fisherleak.tables.decide.target import AUTO, RULES, LabelRule, Target, check_model, standardised, target_of
 from fisherleak.tables.design.features import CONSTANT, NOTHING, Facts, Feature, facts_of, features_of
-from fisherleak.tables.design.filling import FeatureMaker, lazy_rows, rows_in_memory
 from fisherleak.tables.design.gaps import FEWEST, MISSING, Filled, gap_notes
 from fisherleak.tables.design.rare_levels import ValueCounter
 from fisherleak.tables.design.repeated_rows import copied_target_note, copies_note
+from fisherleak.tables.design.rows_of_features import FeatureMaker, lazy_rows, rows_in_memory
 from fisherleak.tables.design.split import (
     FEWEST_ROWS,
     Complete,

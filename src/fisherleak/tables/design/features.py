@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,22 +21,20 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.rows.summary import Moments, check_within
 from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.tables.decide.choices import Choices
-from fisherleak.tables.decide.column_kinds import Column, kept_leaving, use_leaving
+from fisherleak.tables.decide.column_kinds import Column
 from fisherleak.tables.decide.profile import FEW_VALUES, Profile
-from fisherleak.tables.design.gaps import FEWEST, MISSING, NO_GAPS, Gaps, gap_name, has_feature, has_level
+from fisherleak.tables.design.gaps import FEWEST, MISSING, NO_GAPS, Gaps, gap_name, has_feature
 from fisherleak.tables.design.rare_levels import (
     ValueCounter,
     ValuesOf,
     Who,
-    check_types,
-    levels_leaving,
-    levels_stay,
-    sharing,
-    whole_levels,
+    at_edge_of,
+    declared_levels,
+    levels_of_one_less,
+    pooled_levels,
 )
 from fisherleak.tables.design.split import Complete, Split, gaps_in
 from fisherleak.tables.read.arrow_columns import as_codes, as_numbers, places
-from fisherleak.tables.read.cell_formats import are_codes
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
 __all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "features_of"]
@@ -45,8 +42,6 @@ __all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "feat
 NOTHING, CONSTANT = "has no values at all in the training rows", "has one value only in the training rows"
 """Why a column cannot be used that one row more does not bring back."""
 NO_VALUES = Moments()
-TRUTHS: dict[str, int] = {"true": True, "false": False, "1": 1, "0": 0}
-"""What declared levels of true and false may be: the column has their type."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -203,16 +198,23 @@ def _feature(
         return replace(made, yes_no=True, low=numbers.low, step=numbers.high - numbers.low)
     if not fact:
         return NOTHING
-    levels, pooled, strays = _levels(column, fact, who, gaps, choices)
+    levels, pooled, strays = pooled_levels(column, fact, who, gaps, choices)
     if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
         return CONSTANT + rare
     few = len(levels) <= FEW_VALUES
     own: dict[str, Any] = {"pooled": pooled, "strays": strays, "gaps": gaps}
-    edge = _at_edge(column, fact, who, gaps, choices)
+    edge = at_edge_of(column, fact, who, gaps, choices)
     places = {level: k for k, level in enumerate(levels)}  # those that are pooled have the first
-    leaving = {places.get(plain_level(level), 0) for level in _leaving(column, fact, who, profile, choices, most_rows)}
-    if places.get(MISSING) == 0 and gaps.lacking == FEWEST and MISSING not in _declared(column.name, fact, choices):
+    leaving = {
+        places.get(plain_level(level), 0)
+        for level in levels_of_one_less(column, fact, who, profile, choices, most_rows)
+    }
+    if (
+        places.get(MISSING) == 0
+        and gaps.lacking == FEWEST
+        and MISSING not in declared_levels(column.name, fact, choices)
+    ):
         leaving |= {0}
     own["leaving"] = tuple(sorted(leaving))
     return Feature(column.name, "category", (), levels=levels, few=few, at_edge=edge, **own)
@@ -234,74 +236,6 @@ def _number(name: str, known: Moments, gaps: Gaps, few: bool, bounds: tuple[floa
         mean, spread = (known + Moments(gaps.rows, centre, 0.0, centre, centre)).checked(f"Column '{name}'")
     own: dict[str, Any] = {"mean": mean, "spread": spread, "gaps": gaps, "prior": prior, "bounds": bounds}
     return Feature(name, "number", (), centre, scale, few=few, known=known, **own)
-
-
-def _levels(
-    column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices
-) -> tuple[tuple[Any, ...], int, int]:
-    """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
-    declared = _declared(column.name, counts, choices)
-    kept = declared | {level for level, count in counts.items() if count >= choices.rare}
-    before = {OTHER} if column.kept is not None and OTHER in counts else set()
-    others = counts.keys() - kept - before
-    pooled = len(others) + len(before)
-    own = (MISSING,) * (has_level(gaps) or MISSING in kept)
-    kept -= {MISSING, OTHER} if pooled else {MISSING}
-    if choices.rare:
-        check_types(column.name, kept, counts)
-    if pooled and sharing(others | before, counts, who) < choices.rare:
-        return (*own, *whole_levels(kept)), 0, pooled
-    if pooled:
-        return (OTHER, *whole_levels(kept)), pooled, 0
-    return (*own, *whole_levels(kept)), 0, 0
-
-
-def _at_edge(column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices) -> bool:
-    """Whether one more, or one less, with any value changes which levels a release names; columns of many errs on that side."""
-    declared = _declared(column.name, counts, choices)
-    chosen = column.kept is not None and bool(counts.keys() - declared - {OTHER})  # by how frequent they are
-    near = range(gaps.lacking - 1, gaps.lacking + 2)
-    lacking = len({has_level(Gaps(gaps.rows, count, gaps.having)) for count in near}) > 1 and MISSING not in declared
-    return chosen or lacking or not levels_stay(counts, declared, who, max(choices.rare, FEWEST))
-
-
-def _leaving(
-    column: Column, counts: Counter[Any], who: Who | None, profile: Profile, choices: Choices, most_rows: int
-) -> set[Any]:
-    """Levels of which one less changes which levels a release names; more of them where people have up to ``most_rows``."""
-    declared = _declared(column.name, counts, choices)
-    found = levels_leaving(counts, declared, who, max(choices.rare, FEWEST))
-    if column.assumed and who is None and profile.levels is not None:
-        found |= use_leaving(profile.levels, profile.rows - profile.nulls)
-    if column.kept is not None and counts.keys() - declared - {OTHER}:
-        if profile.levels is None:
-            return {*counts}
-        found |= kept_leaving(profile.levels, column.kept, profile.rows - profile.nulls, most_rows)
-    return found
-
-
-def _declared(name: str, counts: Counter[Any], choices: Choices) -> set[Any]:
-    return {_as_level(name, text, counts) for text in dict(choices.levels).get(name, ())}
-
-
-def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
-    """A declared level as the column's values are: text, number, or true and false."""
-    for level in counts:
-        if str(level) == text:
-            return level
-    if text == MISSING:
-        return text
-    some = next(iter(counts))
-    if isinstance(some, bool):
-        if text.casefold() not in TRUTHS:
-            raise InvalidInputError(f"`levels` has {text!r} for column '{name}', whose values are true and false.")
-        return TRUTHS[text.casefold()]
-    if isinstance(some, str):
-        return text
-    with suppress(ValueError):
-        if not are_codes([text]):  # 01 is no number, and one cell that is no code makes numbers of all
-            return type(some)(text)
-    raise InvalidInputError(f"`levels` has {text!r} for column '{name}', whose values are numbers: name numbers.")
 
 
 def features_of(

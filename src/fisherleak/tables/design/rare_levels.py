@@ -1,4 +1,4 @@
-"""What would rest on a few people alone where a model is released: levels, types of levels, columns that only they vary in.
+"""Rare levels are pooled: what would rest on a few people alone where a model is released, of levels, types and columns.
 
 Counts are of people where rows belong to people, of training rows else. A release names a level that ``rare`` of them share;
 what fewer have must not show in its parts either: in a level for the rest, in the type of the levels that stay, or in a column
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 
 from fisherleak._support.level_types import as_number, numeric_levels, plain_level
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables.decide.profile import FEW_VALUES
-from fisherleak.tables.read.cell_formats import is_plain_number
-
-__all__ = ["ValueCounter", "ValuesOf", "Who", "check_types", "levels_leaving", "levels_stay", "sharing", "whole_levels"]
+from fisherleak.tables.decide.cell_text import OTHER
+from fisherleak.tables.decide.choices import Choices
+from fisherleak.tables.decide.column_kinds import Column, kept_leaving, use_leaving
+from fisherleak.tables.decide.profile import FEW_VALUES, Profile
+from fisherleak.tables.design.gaps import FEWEST, MISSING, Gaps, has_level
+from fisherleak.tables.read.cell_formats import are_codes, is_plain_number
 
 Who = Mapping[Any, frozenset[int]]
 """People by the level that they have."""
@@ -141,3 +144,75 @@ class ValueCounter:
         others = {person for value, (_, people) in counts.items() if value != common for person in people}
         who = "training rows" if self.of_row is None else "people"
         return f"has one value in all but fewer than {self.rare} {who}" if len(others) < self.rare else None
+
+
+TRUTHS: dict[str, int] = {"true": True, "false": False, "1": 1, "0": 0}
+"""What declared levels of true and false may be: the column has their type."""
+
+
+def pooled_levels(
+    column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices
+) -> tuple[tuple[Any, ...], int, int]:
+    """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
+    declared = declared_levels(column.name, counts, choices)
+    kept = declared | {level for level, count in counts.items() if count >= choices.rare}
+    before = {OTHER} if column.kept is not None and OTHER in counts else set()
+    others = counts.keys() - kept - before
+    pooled = len(others) + len(before)
+    own = (MISSING,) * (has_level(gaps) or MISSING in kept)
+    kept -= {MISSING, OTHER} if pooled else {MISSING}
+    if choices.rare:
+        check_types(column.name, kept, counts)
+    if pooled and sharing(others | before, counts, who) < choices.rare:
+        return (*own, *whole_levels(kept)), 0, pooled
+    if pooled:
+        return (OTHER, *whole_levels(kept)), pooled, 0
+    return (*own, *whole_levels(kept)), 0, 0
+
+
+def at_edge_of(column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices) -> bool:
+    """Whether one more, or one less, with any value changes which levels a release names; columns of many errs on that side."""
+    declared = declared_levels(column.name, counts, choices)
+    chosen = column.kept is not None and bool(counts.keys() - declared - {OTHER})  # by how frequent they are
+    near = range(gaps.lacking - 1, gaps.lacking + 2)
+    lacking = len({has_level(Gaps(gaps.rows, count, gaps.having)) for count in near}) > 1 and MISSING not in declared
+    return chosen or lacking or not levels_stay(counts, declared, who, max(choices.rare, FEWEST))
+
+
+def levels_of_one_less(
+    column: Column, counts: Counter[Any], who: Who | None, profile: Profile, choices: Choices, most_rows: int
+) -> set[Any]:
+    """Levels of which one less changes which levels a release names; more of them where people have up to ``most_rows``."""
+    declared = declared_levels(column.name, counts, choices)
+    found = levels_leaving(counts, declared, who, max(choices.rare, FEWEST))
+    if column.assumed and who is None and profile.levels is not None:
+        found |= use_leaving(profile.levels, profile.rows - profile.nulls)
+    if column.kept is not None and counts.keys() - declared - {OTHER}:
+        if profile.levels is None:
+            return {*counts}
+        found |= kept_leaving(profile.levels, column.kept, profile.rows - profile.nulls, most_rows)
+    return found
+
+
+def declared_levels(name: str, counts: Counter[Any], choices: Choices) -> set[Any]:
+    return {_as_level(name, text, counts) for text in dict(choices.levels).get(name, ())}
+
+
+def _as_level(name: str, text: str, counts: Counter[Any]) -> Any:
+    """A declared level as the column's values are: text, number, or true and false."""
+    for level in counts:
+        if str(level) == text:
+            return level
+    if text == MISSING:
+        return text
+    some = next(iter(counts))
+    if isinstance(some, bool):
+        if text.casefold() not in TRUTHS:
+            raise InvalidInputError(f"`levels` has {text!r} for column '{name}', whose values are true and false.")
+        return TRUTHS[text.casefold()]
+    if isinstance(some, str):
+        return text
+    with suppress(ValueError):
+        if not are_codes([text]):  # 01 is no number, and one cell that is no code makes numbers of all
+            return type(some)(text)
+    raise InvalidInputError(f"`levels` has {text!r} for column '{name}', whose values are numbers: name numbers.")

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from fisherleak._support.arrays import host, is_lazy
 from fisherleak._support.checks import check_positive
 from fisherleak._support.json import versions
 from fisherleak.auditing import report_summary as record
-from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE
+from fisherleak.auditing.exposure.membership_of_rows import FALSE_POSITIVES, NOTABLE, accuracy_of, auc_of, found_of
 from fisherleak.auditing.exposure.moves_between_values import told_of_leakage
 from fisherleak.auditing.exposure.revealed import HALF, LARGEST, MEANING, SEVERAL_ROWS, UNBOUNDED
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
@@ -406,7 +405,7 @@ def _membership(measured: MeasuredEtas) -> record.MembershipFound | None:
     if membership_unknown(leak):
         return None
     mu, known = measured.membership()
-    right, kind = ndtr(0.5 * mu), leak.membership_kind
+    right, kind = accuracy_of(mu), leak.membership_kind
     high, middle = (float(x) for x in np.quantile(right, [0.95, 0.5]))
     rows = [
         record.MemberRow(
@@ -415,8 +414,8 @@ def _membership(measured: MeasuredEtas) -> record.MembershipFound | None:
             rows=measured.size(k),
             mu=mu[k],
             accuracy=right[k],
-            auc=ndtr(mu[k] / np.sqrt(2.0)) if kind == "mu" else None,
-            found=ndtr(ndtri(FALSE_POSITIVES) + mu[k]) if kind == "mu" else None,
+            auc=auc_of(mu[k]) if kind == "mu" else None,
+            found=found_of(mu[k]) if kind == "mu" else None,
         )
         for k in np.argsort(-right, kind="stable")[:MOST_TOLD].tolist()
     ]

@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Vector
-from fisherleak.engine.jacobian import Jacobian
-from fisherleak.engine.jacobian.perturbation import Attribute
-from fisherleak.engine.prior.believed_cells import (
+from fisherleak.engine.beliefs.believed_cells import (
     WIDE,
     Beliefs,
     Moving,
@@ -35,8 +33,10 @@ from fisherleak.engine.prior.believed_cells import (
     peaked_nodes,
     shared_of,
 )
-from fisherleak.engine.prior.moving_noise import Cells, MovingNoise, poles
-from fisherleak.engine.prior.path_refits import PathPlaces, Paths, refitted_squares
+from fisherleak.engine.beliefs.moving_noise import Cells, MovingNoise, poles
+from fisherleak.engine.beliefs.path_refits import PathPlaces, Paths, refitted_squares
+from fisherleak.engine.jacobian import Jacobian
+from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.rows import map_rows
 
 HELD = 2**18

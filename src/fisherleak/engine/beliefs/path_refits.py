@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host, times
 from fisherleak._support.namespaces import Vector
+from fisherleak.engine.beliefs.moving_noise import MovingNoise
 from fisherleak.engine.fit.minimise import risk_of_fit
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.losses.loss import ReducedLoss
-from fisherleak.engine.prior.moving_noise import MovingNoise
 
 VALUES = 2**18
 """Scores that are held at a time."""

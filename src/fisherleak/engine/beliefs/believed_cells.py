@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, times
 from fisherleak._support.namespaces import Sums, Vector
+from fisherleak.engine.beliefs.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, map_of
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
-from fisherleak.engine.prior.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.rows import sum_rows
 
 RADII = (1.05, 1.3, 2.0, 4.0)
@@ -382,9 +382,9 @@ STEP = 0.12
 """Of u: the next singularity is at pi / 4 from the real line, and the rule errs by exp(-2 pi (pi / 4) / step)."""
 
 
-def gauss_nodes(count: int = 9) -> tuple[Vector, Vector]:
-    """Places in spreads from the centre, and weights that sum to one."""
-    places, weights = np.polynomial.hermite_e.hermegauss(count)
+def gauss_nodes() -> tuple[Vector, Vector]:
+    """Nine places in spreads from the centre, and weights that sum to one."""
+    places, weights = np.polynomial.hermite_e.hermegauss(9)
     return np.asarray(places), np.asarray(weights / weights.sum())
 
 

@@ -1,8 +1,8 @@
 """A scale that nobody can move: calibrated to the worst row that could be there, not to the worst one that is.
 
 What ``calibrate(over="any-record")`` does, step by step: the rows that could be there (``declared_bounds``), a certified bound
-on the eta that any of them would have in place of any present one (``bound_quantities``, ``certificate``), a value from below
-(a search), how far one replaced row moves the bound (``spread_of``), and a public grid with a random offset
+on the eta that any of them would have in place of any present one (``bound_quantities``, ``bound_for_any_record``), a value
+from below (a search), how far one replaced row moves the bound (``spread_of``), and a public grid with a random offset
 (``published_scale``).
 
 Also here: the worst record within the bounds that a search finds: a value from below, an eta of a model that was
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,7 @@ from fisherleak.engine.jacobian import Jacobian, jacobian_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.losses import Loss
 from fisherleak.errors import FisherleakError, InvalidInputError
-from fisherleak.leakage.leakage import Leakage
-from fisherleak.protection.certificates.bound_quantities import Present, Quantities, maxima, quantities_of, strong_of
-from fisherleak.protection.certificates.certificate import (
+from fisherleak.protection.certificates.bound_for_any_record import (
     Bound,
     Extent,
     bound,
@@ -39,9 +37,13 @@ from fisherleak.protection.certificates.certificate import (
     drift_of,
     known_traits,
 )
+from fisherleak.protection.certificates.bound_quantities import Present, Quantities, maxima, quantities_of, strong_of
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords
 from fisherleak.protection.certificates.exchange import Exchange, exchange_in
 from fisherleak.protection.certificates.softmax_certificate import SoftmaxBound, softmax_bound
+
+if TYPE_CHECKING:
+    from fisherleak.leakage.leakage import Leakage
 
 STARTS, SWEEPS = 3, 2
 WORK, MOST = 2e9, 80
@@ -242,15 +244,13 @@ class WorstRecord:
 
 @dataclass(frozen=True)
 class Certified:
-    """The bound alone, at noise of scale 1, with what it is of and what it is made of."""
+    """The bound alone, at noise of scale 1, with what it is of."""
 
     upper: float
     """Of all rows of a person together, where they have several."""
     spread: float
     exchange: Exchange
     found: Bound | SoftmaxBound
-    quantities: Quantities | None = field(default=None, repr=False)
-    """None for several classes."""
 
 
 def certified(exchange: Exchange, by_rows: bool = False) -> Certified:
@@ -273,7 +273,7 @@ def certified(exchange: Exchange, by_rows: bool = False) -> Certified:
     spread = spread_of(exchange, found, q, present, cap) if known else math.inf
     # section 6.11: all rows of a person tell at most ``count`` times what one of them does
     upper = count * min(found.value, cap) * (1.0 + error)
-    return Certified(upper, spread + 2.0 * error, exchange, found, q)
+    return Certified(upper, spread + 2.0 * error, exchange, found)
 
 
 def copies_enough(leakage: Leakage, bounds: Mapping[str, Any] | None, count: int) -> int | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from fisherleak.engine.losses import Loss, check_name
 from fisherleak.engine.losses.loss import Traits
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.calibrate.limit_terms import inverse_root
-from fisherleak.protection.certificates.bound_quantities import Quantities, Strong
 from fisherleak.protection.certificates.exchange import Exchange, weighted_rows
+
+if TYPE_CHECKING:
+    from fisherleak.protection.certificates.bound_quantities import Quantities, Strong
 
 
 def known_traits(loss: Loss) -> Traits:
@@ -133,7 +135,7 @@ SLOPES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 40.01, 0.125)])
 
 @dataclass(frozen=True)
 class Extent:
-    """How far any exchange goes, at most: what ``any_record.spread_of`` needs."""
+    """How far any exchange goes, at most: what ``worst_record.spread_of`` needs."""
 
     move: float = 0.0
     """Of the parameters: |c.(w' - w)| <= move |B^1/2 c|."""

@@ -20,11 +20,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from cases import Case
-from fisherleak.protection.certificates import certificate
-from fisherleak.protection.certificates.any_record import LOOSEST, certified, worst_record
+from fisherleak.protection.certificates import bound_for_any_record
+from fisherleak.protection.certificates.bound_for_any_record import LENGTHS, Drift, bound, drift_of, most_within
 from fisherleak.protection.certificates.bound_quantities import quantities_of
-from fisherleak.protection.certificates.certificate import LENGTHS, Drift, bound, drift_of, most_within
 from fisherleak.protection.certificates.exchange import exchange_in, feature_map, value_map
+from fisherleak.protection.certificates.worst_record import LOOSEST, certified, worst_record
 
 
 def bounds_of(loss: str, labels: tuple[float, float]) -> tuple[float, float]:
@@ -50,7 +50,7 @@ def test_no_label_between_the_ends_has_a_larger_bound(loss: str) -> None:
 
 def test_labels_between_the_ends_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the Gamma loss: curvature grows with the label where the gradient falls."""
-    monkeypatch.setattr(certificate, "_label_cells", lambda kind, labels: [np.array([y]) for y in labels])
+    monkeypatch.setattr(bound_for_any_record, "_label_cells", lambda kind, labels: [np.array([y]) for y in labels])
     together, single = bounds_of("gamma", (0.001, 1.05))
     assert single > together * 1.001
 
@@ -175,9 +175,8 @@ def test_the_bound_by_rows_holds_for_refits_and_is_far_below_the_other(loss: str
 def test_parameters_and_curvature_move_no_farther_than_said(loss: str, n: int, l2: float) -> None:
     case, bounds = heavy(loss, n, l2)
     leak = case.leak()
-    found = certified(exchange_in(leak, bounds), by_rows=True)
-    assert found.quantities is not None
-    drift = drift_of(leak._information.jacobians[0], found.quantities)
+    q, _ = quantities_of(exchange_in(leak, bounds))
+    drift = drift_of(leak._information.jacobians[0], q)
     fit = case.fit()
     for row, x, y in rows(case, loss):
         then = exchanged(case, row, x, y).fit()
@@ -242,5 +241,5 @@ def test_rows_of_an_interval_of_scores_are_means_of_corners_with_scores_there(mo
     for row, x, label in rows(case, "logistic"):
         there = np.append(4.0 * (x[0] > 0), x[1:])
         assert float(exchanged(case, row, there, label).leak().per_example()[row]) <= found.upper
-    monkeypatch.setattr(certificate, "most_within", lambda values, *_: float(values.max()))
+    monkeypatch.setattr(bound_for_any_record, "most_within", lambda values, *_: float(values.max()))
     assert found.upper < 0.95 * certified(exchange_in(case.leak(), bounds), by_rows=True).upper

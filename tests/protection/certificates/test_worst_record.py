@@ -19,9 +19,9 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeature
 import fisherleak as fl
 from cases import Case, make
 from copies import copies
-from fisherleak.protection.certificates.any_record import WorstRecord, certified, worst_record
 from fisherleak.protection.certificates.declared_bounds import allowed_records
 from fisherleak.protection.certificates.exchange import exchange_in
+from fisherleak.protection.certificates.worst_record import WorstRecord, certified, worst_record
 from often import often
 from realdata import image_features
 
