@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 
-from fisherleak.cli._print import _promise
+from fisherleak.cli.commands.release import _promise
 
 Command = Callable[..., Any]
 
