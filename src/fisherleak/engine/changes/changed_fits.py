@@ -328,16 +328,17 @@ def _followed(
         gradient = gradient + hessian.own_gradient(moves, changes, shared.loss, shared.theta)
         if last is not None:
             pairs = pairs.with_pair(last[0], gradient - last[1])
-        step, plain = _step(shared, changes, hessian, moves, gradient, pairs)
+        step, here = _step(shared, changes, hessian, moves, gradient, pairs)
         moves, length = moves - step, shared.length(step)
         size = shared.length(moves)
         near = host((length <= CLOSEST * size) | (length <= shared.rounding))
         if near.any():
             ended = like(np.flatnonzero(near), changes.rows, xp)
-            own = xp.take(moves, ended, axis=0)
+            own, left = xp.take(moves, ended, axis=0), xp.take(gradient, ended, axis=0)
+            plain = shared.length(here.take(ended).solve(left, shared.inverse))
             # e^(sqrt(w) |v|) |H'(D)^-1 g'(D)| of section 4.4, here by the length that moves are measured by in place of
             # the norm of H'(D)
-            off = _stretch(shared, xp.take(changes.rows[:, 0], ended), own) * xp.take(plain, ended)
+            off = _stretch(shared, xp.take(changes.rows[:, 0], ended), own) * plain
             sure = host(off <= SURE * xp.take(size, ended))
             values, error = put_rows(values, places[near], own), put_rows(error, places[near], off)
             done.append(places[near][sure])
@@ -352,8 +353,8 @@ def _followed(
 
 def _step(
     shared: StartingFit, changes: ChangedRows, hessian: ChangedHessian, moves: Array, gradient: Array, pairs: _Pairs
-) -> tuple[Array, Array]:
-    """One step, (b, L p), infinite where the update of the Hessian loses digits; and the length of H'(D)^-1 g'(D)."""
+) -> tuple[Array, ChangedHessian]:
+    """One step, (b, L p), infinite where the update of the Hessian loses digits; and H'(D)."""
     xp = namespace(moves)
     new = changes.new_x
     z = hessian.new_z + times_rows(moves, new)
@@ -364,11 +365,10 @@ def _step(
     system = unit + K @ hessian.M
     sure = xp.linalg.det(system) > UNSURE
     at = replace(hessian, W=xp.linalg.solve(xp.where(sure[:, None, None], system, unit), K))
-    plain = shared.length(at.solve(gradient, shared.inverse))
     step = pairs.solve(gradient, lambda g: at.solve(g, shared.inverse))
     furthest = xp.max(xp.abs(times_rows(step, new)), axis=(1, 2))
     step = step * (FURTHEST / xp.where(furthest > FURTHEST, furthest, FURTHEST))[:, None]
-    return xp.where(sure[:, None], step, np.inf), plain
+    return xp.where(sure[:, None], step, np.inf), at
 
 
 def _stretch(shared: StartingFit, rows: Array, moves: Array) -> Array:
