@@ -133,13 +133,20 @@ class _Changing:
         return 1.0 if self.basis is None else max(1.0, float(np.linalg.norm(self.basis, 2)))
 
 
+def _is_wide(shared: StartingFit, changes: ChangedRows) -> bool:
+    """Whether coefficients may live in the space of the rows: it is far smaller, and the changes keep it."""
+    n, d = shared.X.shape
+    held = np.all(np.asarray(shared.risk.penalty)[:d] > 0)
+    return bool(WIDE * n <= d and held and (changes.e is None or not np.asarray(changes.e).any()))
+
+
 def _changing(shared: StartingFit, changes: ChangedRows) -> tuple[_Changing, ChangedRows]:
     """The risk and its changes, in the space of the rows where that is smaller and holds them."""
     risk, loss, theta = shared.risk, shared.loss, np.asarray(shared.theta)
+    if not _is_wide(shared, changes):
+        return _Changing(risk, loss, theta), changes
     n, d = risk.X.shape
     penalty = np.asarray(risk.penalty)[:d]
-    if WIDE * n > d or not np.all(penalty > 0) or (changes.e is not None and np.asarray(changes.e).any()):
-        return _Changing(risk, loss, theta), changes
     x = np.asarray(with_constant(risk.X, False, risk.centre))
     root = np.sqrt(penalty)
     # the last formula of section 4.5: rows U S, coefficients D^(-1/2) V c, and a penalty of one on c
@@ -161,7 +168,7 @@ def fitted_at_once(shared: StartingFit, changes: ChangedRows) -> tuple[Vector, V
     size = int(shared.theta.shape[0]) if is_numpy(shared.X) else 0
     count, rows = int(changes.rows.shape[0]), int(shared.X.shape[0])
     moves, error, lost = np.zeros((count, size)), np.full(count, np.inf), np.ones(count, dtype=bool)
-    if not is_numpy(shared.X) or rows * size > SMALL:
+    if not is_numpy(shared.X) or rows * (size if not _is_wide(shared, changes) else rows * shared.loss.outputs) > SMALL:
         return moves, error, lost
     problem, changes = _changing(shared, changes)
     theta = problem.theta

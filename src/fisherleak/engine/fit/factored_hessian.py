@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from fisherleak._support.arrays import Array, cholesky_inverse, device, host, namespace
+from fisherleak._support.arrays import Array, cholesky_inverse, device, host, is_numpy, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NearSingularWarning, SingularHessianError
 
@@ -110,9 +110,7 @@ class Wide:
 
     def whole(self) -> Array:
         """H, (p, p)."""
-        xp = namespace(self.roots)
-        diagonal = xp.eye(self.penalty.shape[0], dtype=self.penalty.dtype, device=device(self.penalty))
-        return self.roots.T @ self.roots + diagonal * self.penalty[None, :]
+        return with_diagonal(self.roots.T @ self.roots, self.penalty)
 
     @property
     def scale(self) -> Array:
@@ -162,8 +160,9 @@ class Wide:
         over, _, S, Vt = self._parts
         d = over.shape[0]
         root = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt
-        K = xp.eye(d, dtype=over.dtype, device=device(over)) - root.T @ root
-        K = over[:, None] * K * over[None, :]
+        K = with_diagonal(-(root.T @ root), xp.ones_like(over))
+        K *= over[:, None]
+        K *= over[None, :]
         if not self.intercept:
             return K
         if not self.is_regular:
@@ -172,6 +171,15 @@ class Wide:
         top = xp.concat([K + g[:, None] * (g / s)[None, :], -(g / s)[:, None]], axis=1)
         last = xp.concat([-(g / s), xp.reshape(1.0 / s, (1,))])
         return xp.concat([top, last[None, :]], axis=0)
+
+
+def with_diagonal(matrix: Array, diagonal: Array) -> Array:
+    """A matrix that nothing else holds, with a diagonal added: in place where that can be."""
+    if is_numpy(matrix) and matrix.flags.writeable and matrix.flags.c_contiguous:
+        matrix.reshape(-1)[:: matrix.shape[0] + 1] += diagonal
+        return matrix
+    xp = namespace(matrix)
+    return matrix + xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix)) * diagonal[None, :]
 
 
 def gram(rows: Array, weights: Array, xp: Namespace) -> Array:
