@@ -205,12 +205,13 @@ def triangle_of(hessian: NDArray[np.float64], names: Sequence[str]) -> Triangle:
     """The same for steps alone, of NumPy; the condition number it is refused by is LAPACK's estimate."""
     scale, scaled = _scaled(hessian, names)
     potrf, pocon = get_lapack_funcs(("potrf", "pocon"), (scaled,))
-    lower, failed = potrf(scaled, lower=1, clean=0)
+    norm = _one_norm(scaled, np)
+    lower, failed = potrf(scaled.T, lower=1, clean=0, overwrite_a=1)  # symmetric, and in LAPACK's order: in place
     if not failed:
-        reciprocal, failed = pocon(lower, _one_norm(scaled, np), uplo="L")
+        reciprocal, failed = pocon(lower, norm, uplo="L")
         failed = failed or not reciprocal * REFUSE_ABOVE >= 1.0
     if failed:
-        raise SingularHessianError(_diagnosis(scaled, names))
+        raise SingularHessianError(_diagnosis(_scaled(hessian, names)[1], names))
     return Triangle(scale, lower)
 
 
@@ -225,7 +226,9 @@ def _scaled(hessian: Array, names: Sequence[str]) -> tuple[Array, Array]:
             "(all zero, constant beside an intercept, or without weight). Drop it, or add an l2 penalty."
         )
     scale = 1.0 / xp.sqrt(diagonal)
-    return scale, scale[:, None] * hessian * scale[None, :]
+    scaled = scale[:, None] * hessian
+    scaled *= scale[None, :]
+    return scale, scaled
 
 
 def warn_if_near_singular(factor: Factor) -> None:
@@ -240,6 +243,9 @@ def warn_if_near_singular(factor: Factor) -> None:
 
 
 def _one_norm(matrix: Array, xp: Namespace) -> float:
+    if is_numpy(matrix):  # without another matrix of that size; of a symmetric one the order does not matter
+        (lange,) = get_lapack_funcs(("lange",), (matrix,))
+        return float(lange("1", matrix.T))
     return float(xp.max(xp.sum(xp.abs(matrix), axis=0)))
 
 
