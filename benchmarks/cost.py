@@ -70,7 +70,9 @@ def houses(random: np.random.Generator) -> pd.DataFrame:
         values = hidden @ random.normal(size=6) + random.normal(size=n) * 2
         columns[f"number {j}"] = np.round(np.exp(values / 6) * 100) if j % 2 else np.round(values * 10)
     for j in range(45):
-        columns[f"category {j}"] = _category(hidden, random, int(random.integers(3, 7) if j % 3 else random.integers(7, 26)))
+        columns[f"category {j}"] = _category(
+            hidden, random, int(random.integers(3, 7) if j % 3 else random.integers(7, 26))
+        )
     frame = pd.DataFrame(columns)
     for name in frame.columns[::4]:
         frame.loc[random.random(n) < MISSING, name] = None
@@ -109,7 +111,9 @@ def genes(random: np.random.Generator) -> pd.DataFrame:
 
 def _category(hidden: NDArray[np.float64], random: np.random.Generator, levels: int) -> NDArray[np.object_]:
     """Categories of unequal size that follow what is hidden."""
-    scores = hidden @ random.normal(size=(hidden.shape[1], levels)) * 0.7 + 1.5 * random.gumbel(size=(hidden.shape[0], levels))
+    scores = hidden @ random.normal(size=(hidden.shape[1], levels)) * 0.7 + 1.5 * random.gumbel(
+        size=(hidden.shape[0], levels)
+    )
     return np.array([f"v{code}" for code in np.argmax(scores - 0.15 * np.arange(levels), axis=1)], dtype=object)
 
 

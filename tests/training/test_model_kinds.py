@@ -244,3 +244,11 @@ def test_a_fit_is_taken_from_a_model_of_the_same_table_and_from_no_other(
         found, alone = (train(from_frame(other), asked, known=each) for each in (known, None))
         np.testing.assert_array_equal(found.fit.theta, alone.fit.theta)
     assert len(fitted) == 6
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "softmax", "poisson"])
+def test_attackers_know_the_model_with_the_estimator_s_own_arguments(
+    kind: str, table_for: Any, target_for: Any
+) -> None:
+    trained = train(from_frame(table_for(kind)), Settings(target=target_for(kind), model=kind, held_out=0.0))
+    assert pipeline_of(trained)[0][-1].get_params() == estimator_for(trained).get_params()

@@ -126,9 +126,7 @@ def test_of_a_large_table_one_limit_is_priced(table: TableModel, monkeypatch: py
 
 
 @pytest.mark.parametrize(("most", "quick"), [(100, False), (10**6, True), (10**6, False)])
-def test_what_makes_prices_quick_is_said_where_it_does(
-    most: int, quick: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_makes_prices_quick_is_said_where_it_does(most: int, quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, str] = {}
 
     def watched(doing: str, quicker: str) -> Any:

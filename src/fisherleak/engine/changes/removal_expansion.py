@@ -113,11 +113,8 @@ class Remainders:
             here = (length > before) & (length <= level.reach)
             before = level.reach
             if bool(xp.any(here)):
-                own = getattr(level, name)
-                if self.rows is None:
-                    square = row_dots(moves, moves @ own, xp)
-                else:
-                    square = (moves @ self.rows.T) ** 2 @ own
+                own, rows = getattr(level, name), self.rows
+                square = row_dots(moves, moves @ own, xp) if rows is None else (moves @ rows.T) ** 2 @ own
                 found = xp.where(here, xp.sqrt(xp.clip(square, 0.0, None)), found)
         return found
 

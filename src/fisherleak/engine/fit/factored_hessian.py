@@ -158,7 +158,6 @@ class Wide:
         """H^-1, (p, p), or None where rounding leaves none."""
         xp = namespace(self.roots)
         over, _, S, Vt = self._parts
-        d = over.shape[0]
         root = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt
         K = with_diagonal(-(root.T @ root), xp.ones_like(over))
         K *= over[:, None]

@@ -89,7 +89,8 @@ class _Set:
         )
 
     @cached_property
-    def VE(self) -> Vector:
+    def bends(self) -> Vector:
+        """V E, (L, m)."""
         return np.asarray(self.V @ self.E)
 
     def product(self, U: Vector) -> Vector:
@@ -100,12 +101,12 @@ class _Set:
         if self.E.shape[1]:
             Az = (self.A @ z[:, :, None])[:, :, 0]
             # Z_i^T u: by F, by r and by what scales do
-            met = Az @ self.VE + self.r @ (U @ self.E)
+            met = Az @ self.bends + self.r @ (U @ self.E)
             if self.g is not None:
                 met = met + (self.g * (self.V * U).sum(axis=0)) @ self.E
             if self.there is not None:
                 met = met * self.there
-            bent = (self.A @ (met @ self.VE.T)[:, :, None])[:, :, 0]
+            bent = (self.A @ (met @ self.bends.T)[:, :, None])[:, :, 0]
             along = met @ self.E.T
             back = self.r.T @ along
             if self.g is not None:

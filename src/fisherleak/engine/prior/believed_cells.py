@@ -248,6 +248,10 @@ class Beliefs:
 def directions(jacobian: Jacobian, attributes: Sequence[Attribute]) -> Vector:
     """E of attributes of one direction, (p, k)."""
     p = jacobian.width
+    if all(each.directions is None and each.size == 1 for each in attributes):
+        found = np.zeros((p, len(attributes)))
+        found[[each.columns[0] for each in attributes], np.arange(len(attributes))] = 1.0
+        return found
     E = map_of(attributes, p, np.zeros(1))
     return np.asarray(E.after(np.eye(p)) if E.matrix is None else E.matrix)
 

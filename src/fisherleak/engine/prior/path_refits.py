@@ -353,7 +353,11 @@ class _Curved:
     own: Vector
 
     def take(self, chosen: Any) -> _Curved:
-        return _Curved(self.moved.take(chosen), self.gradient[chosen], self.A[chosen], self.own[chosen])
+        taken = _Curved(self.moved.take(chosen), self.gradient[chosen], self.A[chosen], self.own[chosen])
+        known = vars(self).get("_update")
+        if known is not None:
+            vars(taken)["_update"] = tuple(each[chosen] for each in known)
+        return taken
 
     def times(self, vectors: Vector) -> Vector:
         """The Hessians times vectors."""
@@ -396,8 +400,9 @@ class _Curved:
         if self._update is None:
             return np.asarray(found)
         turned, W = self._update
-        along = W @ (turned @ vectors[:, :, None])
-        return np.asarray(found - (along * turned).sum(axis=1))
+        # by sums, not by products of matrices, which are slow where they are many and small
+        along = np.einsum("bkl,bl->bk", W, np.einsum("bkp,bp->bk", turned, vectors))
+        return np.asarray(found - np.einsum("bk,bkp->bp", along, turned))
 
     def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
         """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""
