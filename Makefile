@@ -45,6 +45,7 @@ coverage: $(VENV)/.test
 bench: $(VENV)/.test $(VENV)-corpus/.ready
 	$(BIN)/python benchmarks/startup.py
 	$(VENV)-corpus/bin/python benchmarks/tables.py
+	$(BIN)/python benchmarks/cost.py
 	$(VENV)-corpus/bin/python benchmarks/releases.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/least_loss.py

@@ -22,6 +22,7 @@ from scipy.special import ndtr
 
 from fisherleak.auditing.exposure.membership_of_rows import told_right
 from fisherleak.cli import main
+from fisherleak.protection.certificates import exchange as exchange_module
 from fisherleak.protection.certificates.exchange import exchange_in
 from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.protection.certificates.worst_record import worst_record
@@ -29,6 +30,7 @@ from fisherleak.releasing import scale_rule as rules_of_scales
 from fisherleak.releasing.any_record_noise import AnyRecordLimit, leaks_of_limits, least_admitted
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.releasing.scale_rule import ScaleRule, changes_of_scale, scale_rule
+from fisherleak.rows.selection import some_rows
 from fisherleak.tables import Room, from_frame
 from fisherleak.training.trained_model import Settings, train
 
@@ -191,3 +193,22 @@ def test_the_bound_without_a_search_is_the_same() -> None:
     ((leak, _, attributes, bounds),) = leaks_of_limits(trained, AnyRecordLimit(1.0, bounds=ENDS))
     found = worst_record(exchange_in(leak, bounds, attributes), searched=False)
     assert found.upper == worst_record(exchange_in(leak, bounds, attributes)).upper
+
+
+def test_the_bound_of_classes_without_a_search_is_the_same_by_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = plain()
+    frame = pandas.concat([frame] * 3, ignore_index=True).assign(y=lambda f: [f"class {k % 3}" for k in range(len(f))])
+    frame.loc[frame.index % 9 == 4, "a"] = np.nan
+    ends = {name: ENDS[name] for name in ("a", "b")}
+    settings = Settings("y", held_out=0.0, l2=3.0, intercept_l2=3.0, bounds=tuple(ends.items()))
+    trained = train(from_frame(frame), settings, Room.here())
+    ((leak, _, attributes, bounds),) = leaks_of_limits(trained, AnyRecordLimit(1.0, bounds=ends))
+    exchange = exchange_in(leak, bounds, attributes)
+    asked = worst_record(exchange)
+    rows = some_rows(len(frame), exchange_module.SOME_ROWS, 0)
+    some = float(np.max(leak.per_example()[rows])) * float(leak.noise.scale)
+    assert exchange.present_in_some == pytest.approx(some, rel=1e-9)
+    assert exchange.present_in_some <= exchange.present * (1 + 1e-9)
+    found = worst_record(exchange_in(leak, bounds, attributes), searched=False)
+    assert found.upper == asked.upper
+    assert found.present == pytest.approx(some, rel=1e-9)

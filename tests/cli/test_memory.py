@@ -41,6 +41,38 @@ def write_table(path: Path, n: int, d: int) -> int:
     return 8 * n * d
 
 
+PAGES = """
+import resource, sys
+import fisherleak.cli._common as common
+if sys.argv[1]:
+    common.keep_memory(sys.argv[1])
+def once():
+    return bytearray(b"x") * 50_000_000
+once()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    once()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of the GNU C library")
+def test_memory_of_large_arrays_is_kept_for_the_next_where_the_table_is_small(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
+    small.write_text("a,b\n1,2\n")
+    with large.open("wb") as file:
+        file.truncate(2**26 + 1)
+    found = []
+    for path in ("", str(small), str(large), "-"):
+        done = subprocess.run([sys.executable, "-c", PAGES, path], capture_output=True, text=True, check=True)
+        found.append(int(done.stdout))
+    plain, kept, by_size, of_input = found
+    if plain < 1000:
+        pytest.skip("memory is kept here in any case")
+    assert kept < plain / 5
+    assert min(by_size, of_input) > plain / 2
+
+
 @pytest.mark.long
 def test_a_larger_table_needs_room_for_its_numbers_and_a_few_blocks(tmp_path: Path) -> None:
     size = write_table(tmp_path / "t.parquet", 40_000, 40)

@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from sklearn import metrics
 import fisherleak as fl
 from fisherleak.auditing import Settings, audit
 from fisherleak.cli import main
+from fisherleak.engine.fit.minimise import minimised_on
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.releasing.files.released_files import load_model, retrain, save_model
 from fisherleak.report.summarise import summarise
 from fisherleak.tables import LabelRule, from_frame
+from fisherleak.training import trained_model
 from fisherleak.training.model_kinds import KINDS, Kind, Metric, kind_of
 from fisherleak.training.pipelines import pipeline_of
 from fisherleak.training.trained_model import estimator_for, spreads_in, train
@@ -217,3 +220,35 @@ def test_no_kind_is_told_by_its_name(folder: str) -> None:
             if isinstance(node, ast.Compare):
                 names = {item.value for item in ast.walk(node) if isinstance(item, ast.Constant)} & set(NAMES)
                 assert not names, f"{path.name}, line {node.lineno}"
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "softmax"])
+def test_a_fit_is_taken_from_a_model_of_the_same_table_and_from_no_other(
+    kind: str, table_for: Any, target_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, table = Settings(target=target_for(kind), model=kind, held_out=0.0), table_for(kind)
+    known = train(from_frame(table), settings)
+    fitted: list[Any] = []
+
+    def counted(*given: Any) -> Any:
+        fitted.append(given)
+        return minimised_on(*given)
+
+    monkeypatch.setattr(trained_model, "minimised_on", counted)
+    again = train(from_frame(table), settings, known=known)
+    assert not fitted
+    assert again.fit is known.fit
+    np.testing.assert_array_equal(again.each_eta(), known.each_eta())
+    others = (table.assign(age=table.age + (table.index == 3)), table.iloc[1:])
+    for other, asked in [*((each, settings) for each in others), (table, replace(settings, l2=0.3))]:
+        found, alone = (train(from_frame(other), asked, known=each) for each in (known, None))
+        np.testing.assert_array_equal(found.fit.theta, alone.fit.theta)
+    assert len(fitted) == 6
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "softmax", "poisson"])
+def test_attackers_know_the_model_with_the_estimator_s_own_arguments(
+    kind: str, table_for: Any, target_for: Any
+) -> None:
+    trained = train(from_frame(table_for(kind)), Settings(target=target_for(kind), model=kind, held_out=0.0))
+    assert pipeline_of(trained)[0][-1].get_params() == estimator_for(trained).get_params()

@@ -299,10 +299,14 @@ def times(few: Array, matrix: Array) -> Array:
 def by_entries(few: Array) -> Callable[[Array], Array]:
     """Products with a matrix from the left, by its entries where these are few: they are looked for once."""
     entries: Any = few
-    if is_numpy(few) and few.shape[0] >= MANY and np.count_nonzero(few) <= FEW * few.size:
-        from scipy.sparse import csr_array
+    if is_numpy(few) and few.shape[0] >= MANY:
+        count = np.count_nonzero(few)
+        if count == few.shape[0] == few.shape[1] and np.all(np.diagonal(few) == 1):
+            return lambda matrix: matrix
+        if count <= FEW * few.size:
+            from scipy.sparse import csr_array
 
-        entries = csr_array(few)
+            entries = csr_array(few)
 
     def product(matrix: Array) -> Array:
         if entries is few or not is_numpy(matrix) or matrix.ndim != 2:

@@ -39,6 +39,7 @@ from fisherleak.auditing.exposure.release_prices import (
     Priced,
     check_release,
     prices_of,
+    tries_several,
 )
 from fisherleak.auditing.exposure.revealed import prior_spreads, rms_of_values, squares_of_values
 from fisherleak.auditing.fitted_models.under_attack import table_under_attack
@@ -312,7 +313,10 @@ def audit_trained(
         named=named,
     )
     if applied is None:
-        return done if plan.released else replace(done, prices=clock("prices", lambda: _prices(done, plan, release)))
+        if plan.released:
+            return done
+        quicker = QUICKER["prices"] if tries_several(trained) and not plan.quick else FEWER
+        return replace(done, prices=clock("prices", lambda: _prices(done, plan, release), quicker))
     done = replace(done, policy=applied.policy, rules=judge(applied, judged_table(done)))
     if all(rule.passed for rule in done.rules) and not (gate and gate.count):
         return done
@@ -513,9 +517,9 @@ class _Clock:
     def __init__(self, known: Mapping[str, float] | None = None) -> None:
         self.seconds = dict(known or {})
 
-    def __call__(self, name: str, step: Callable[[], Any]) -> Any:
+    def __call__(self, name: str, step: Callable[[], Any], quicker: str | None = None) -> Any:
         start = time.perf_counter()
-        with doing(DOING[name]), told_when_long(DOING[name], QUICKER.get(name, FEWER)):
+        with doing(DOING[name]), told_when_long(DOING[name], quicker or QUICKER.get(name, FEWER)):
             result = step()
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 4)
         return result

@@ -50,6 +50,8 @@ class Product:
     """Rows of the matrix."""
     top: Callable[[tuple[Any, ...]], float | None] | None = None
     """The largest eigenvalue from the sums without the matrix, where that is large; it may find none."""
+    of_sets: Callable[[Sequence[Array]], list[float | None]] | None = None
+    """The same of several sets of rows at once, from the rows."""
 
     def norm(self, sums: tuple[Any, ...]) -> float:
         """||J_S|| of the set whose sums these are."""
@@ -284,6 +286,14 @@ def norms_of_sets(
     product = information.set_product(attributes, label)
     width = product.size * (sum(attribute.size for attribute in attributes) + int(label))
     norms = [0.0] * len(sets)
+    if product.of_sets is not None:
+        squares = product.of_sets(sets)
+        return [
+            product.norm(sum_rows(product.block, *product.arrays, rows=rows))
+            if square is None
+            else max(square, 0.0) ** 0.5
+            for rows, square in zip(sets, squares, strict=True)
+        ]
     for size, places in _by_size(sets).items():
         some = [sets[k] for k in places]
         if product.top is not None:

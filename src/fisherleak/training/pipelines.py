@@ -234,15 +234,20 @@ def pipeline_of(trained: Trained) -> tuple[Pipeline, Any, NDArray[Any]]:
     design = trained.design
     frame, labels = design.frame(), design.labels()
     estimator = estimator_for(trained)
-    steps = estimator.get_params().get("max_iter")
+    given = estimator.get_params()
+    steps, solver = given.get("max_iter"), given.get("solver")
     model = Pipeline([("columns", _preprocessing(design)), ("model", estimator)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if steps is not None:
             estimator.set_params(max_iter=1)  # its parameters are replaced by those of the exact minimum
+        if solver == "newton-cholesky":
+            estimator.set_params(solver="lbfgs")  # whose step factors no matrix
         _fit_classes(model, frame, labels, design.target.classes, trained.weights)
     if steps is not None:
         estimator.set_params(max_iter=steps)
+    if solver is not None:
+        estimator.set_params(solver=solver)
     numbers = [feature for feature in design.features if feature.kind == "number"]
     if numbers:
         # scikit-learn weights its means where rows are weighted; here they are those of all rows alike

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,22 @@ def test_of_a_large_table_one_limit_is_priced(table: TableModel, monkeypatch: py
     assert [(each.eta, each.by_rule, each.membership) for each in found.limits] == [(0.7, True, None)]
     assert (found.present, found.note) == ((), release_prices.FEW)
     assert prices_of(None, Priced(), 0.5).note == release_prices.LARGE
+
+
+@pytest.mark.parametrize(("most", "quick"), [(100, False), (10**6, True), (10**6, False)])
+def test_what_makes_prices_quick_is_said_where_it_does(most: int, quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, str] = {}
+
+    def watched(doing: str, quicker: str) -> Any:
+        told[doing] = quicker
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(release_prices, "MOST_WORK", most)
+    monkeypatch.setattr(release_prices, "LIMITS", ())
+    monkeypatch.setattr(run, "told_when_long", watched)
+    audit(made(), SETTINGS, draws=4, attacks=False, quick=quick)
+    several = most > 100 and not quick
+    assert told[run.DOING["prices"]] == (run.QUICKER["prices"] if several else run.FEWER)
 
 
 def test_why_there_is_no_release_is_said(table: TableModel) -> None:

@@ -50,8 +50,11 @@ def test_moves_are_those_of_fits_one_by_one(K: int, weighted: bool, intercept: b
 
 
 @pytest.mark.parametrize(("K", "weighted", "intercept"), [(2, True, False), (2, False, True), (3, True, True)])
-def test_other_labels_of_few_rows_and_many_columns(K: int, weighted: bool, intercept: bool) -> None:
-    """In the space of the rows: as far as fits one by one, and within the error that is told."""
+def test_other_labels_of_few_rows_and_many_columns(
+    K: int, weighted: bool, intercept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the space of the rows, however many the columns: as far as fits one by one, and within the error that is told."""
+    monkeypatch.setattr(changed_fits, "SMALL", 18 * 18 * K)
     rng = np.random.default_rng(K)
     y = np.arange(18) % K
     X, weights = rng.normal(size=(18, 40)) + 2.0 * np.eye(K, 40)[y] + 5.0, None

@@ -76,6 +76,28 @@ def test_what_is_left_out_is_within_its_bounds(loss: str, size: float, weighted:
     assert (rates <= rest.rate(moves, lengths, np.zeros(40)) + 1e-14).all()
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bounds_of_few_rows_are_those_of_the_matrices_they_stand_for(weighted: bool) -> None:
+    case = cases.make("logistic", seed=4, n=20, d=40, weighted=weighted, intercept=True, l2=0.05)
+    own = removal._task(case.leak()._information.jacobians[0], 1e-8)
+    rest = own.rest
+    assert rest is not None
+    assert rest.rows is not None
+    rows, B = rest.rows, own.inverse
+    assert rows.shape == (20, 41)
+    levels = []
+    for level in rest.levels:
+        made = {name: (rows.T * getattr(level, name)) @ rows for name in ("first", "second", "fourth")}
+        assert level.steepest == pytest.approx(np.sum(made["first"] * B) ** 0.5)
+        assert level.trace == pytest.approx(np.sum(made["second"] * B) ** 0.5)
+        levels.append(replace(level, **made))
+    plain = replace(rest, rows=None, levels=tuple(levels))
+    moves, length = np.random.default_rng(0).normal(size=(9, 41)), np.linspace(0.1, 3.0, 9) * rest.levels[0].reach
+    for name in ("without_third", "beyond_third", "beyond_fifth"):
+        found, wanted = (getattr(each, name)(moves, length) for each in (rest, plain))
+        np.testing.assert_allclose(found, wanted, rtol=1e-10)
+
+
 def test_nothing_is_said_of_moves_that_are_too_long() -> None:
     own = task("logistic")
     assert own.rest is not None

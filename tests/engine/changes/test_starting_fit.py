@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import cases
 import fisherleak as fl
 from fisherleak.engine.changes.starting_fit import StartingFit, gradients_at
 from fisherleak.engine.fit.minimise import risk_of_fit
@@ -45,3 +46,15 @@ def test_roots_of_the_inverse_are_roots_whether_triangular_or_of_eigenvectors(co
     np.testing.assert_allclose(root @ inverse, np.eye(len(root)), atol=1e-10)
     move = rng.normal(size=len(root))
     assert np.sum((inverse @ move) ** 2) == pytest.approx(move @ np.linalg.solve(fit.factor.inverse(), move), rel=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_lengths_by_few_rows_are_those_by_the_hessian(loss: str, weighted: bool) -> None:
+    case = cases.make(loss, seed=4, n=20, d=40, weighted=weighted, intercept=True, l2=0.05)
+    fit = case.fit()
+    shared = StartingFit(fit, case.X, case.y, 5)
+    assert shared._bent is not None
+    moves = np.random.default_rng(0).normal(size=(7, 41))
+    H = np.linalg.inv(fit.factor.inverse())
+    np.testing.assert_allclose(shared.across(moves), np.sqrt(np.sum((moves @ H) * moves, axis=1)), rtol=1e-9)

@@ -131,3 +131,14 @@ def test_sets_of_a_measured_model(classes: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(largest, "top_by_products", counted)
     np.testing.assert_allclose(norms(), dense, rtol=1e-9)
     assert len(asked) == 6
+
+
+def test_large_matrices_are_not_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    J = rng.standard_normal((6, 30, largest.STEPS_FROM)) * np.exp(-np.arange(30) / 5.0)[None, :, None]
+    G = J.transpose(0, 2, 1) @ J
+    G[3] = 0.0
+    G[4] = np.eye(len(G[4]))
+    exact = np.linalg.eigvalsh(G)[:, -1]
+    monkeypatch.setattr(np.linalg, "eigvalsh", lambda G: pytest.fail("a matrix was decomposed"))
+    np.testing.assert_allclose(top_of_matrices(G), exact, rtol=2 * WANTED)

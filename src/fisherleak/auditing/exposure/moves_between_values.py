@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.arrays import by_entries
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Vector
 from fisherleak.bounds import best_test, hammersley_chapman_robbins
@@ -72,7 +73,8 @@ def apart_by(name: str, mu: Vector) -> Apart:
 def in_noise(moves: Sequence[Vector], noise: Noise) -> Vector:
     """The largest of several moves of each row, each (m, p), in standard deviations of normal noise: (m,)."""
     root = noise.unit_information_root(moves[0].shape[1])
-    lengths = [np.linalg.norm(each if root is None else each @ root.T, axis=1) for each in moves]
+    seen = by_entries(np.eye(1) if root is None else np.asarray(root))
+    lengths = [np.linalg.norm(each if root is None else seen(each.T).T, axis=1) for each in moves]
     return np.asarray(np.max(lengths, axis=0) / noise.scale)
 
 

@@ -18,6 +18,7 @@ from fisherleak.protection.calibrate.shapes import ISOTROPIC, LEAST_LOSS, SHAPES
 from fisherleak.protection.release.procedure import PUBLIC_NUMBERS, ReleaseRequest, planned_release
 from fisherleak.releasing.table_model import OVER, TableModel, checked_request
 from fisherleak.rows.summary import digest
+from fisherleak.training.trained_model import Trained
 from fisherleak.training.utility import tradeoff
 
 LIMITS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -78,9 +79,14 @@ def prices_of(release: Callable[[], TableModel] | None, asked: Priced, present: 
         return _prices(table, asked, present)
 
 
+def tries_several(trained: Trained) -> bool:
+    """Whether a model is small enough that more limits are tried than the one that is asked for."""
+    count = trained.parameters
+    return count <= MOST_PARAMETERS and trained.design.n * count <= MOST_WORK
+
+
 def _prices(table: TableModel, asked: Priced, present: float) -> Prices:
-    count = table.trained.parameters
-    small = count <= MOST_PARAMETERS and table.trained.design.n * count <= MOST_WORK
+    small = tries_several(table.trained)
     every = small and not asked.few
     found: list[Price] = []
     refusals: dict[float, str] = {}

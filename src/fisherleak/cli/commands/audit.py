@@ -196,6 +196,7 @@ def audit(
             raise InvalidInputError(NO_NOISE)
     choice: dict[str, Any] = {"noise": noise, "eta": eta, "max_eta": max_eta, "draws": draws, "metric": metric}
     check_options(**choice)
+    common.keep_memory(table)
     for option, given in (("--max-eta", max_eta), ("--policy", policy)):
         if given is not None and noise is None and eta is None and released is None:
             raise InvalidInputError(NOTHING_TO_TEST.format(option))

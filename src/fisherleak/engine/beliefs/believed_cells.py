@@ -248,6 +248,10 @@ class Beliefs:
 def directions(jacobian: Jacobian, attributes: Sequence[Attribute]) -> Vector:
     """E of attributes of one direction, (p, k)."""
     p = jacobian.width
+    if all(each.directions is None and each.size == 1 for each in attributes):
+        found = np.zeros((p, len(attributes)))
+        found[[each.columns[0] for each in attributes], np.arange(len(attributes))] = 1.0
+        return found
     E = map_of(attributes, p, np.zeros(1))
     return np.asarray(E.after(np.eye(p)) if E.matrix is None else E.matrix)
 
@@ -287,8 +291,8 @@ def cell_maker(
     inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
     # E has few entries, and the inverse is symmetric
     turned, BE, w = times(E.T, inverse).T, times(E.T, B.T).T, E.T @ theta
-    P, _, furthest, thin = _steepness(jacobian, turned)
-    P22 = ((turned.T @ P) * turned.T).sum(axis=1) if thin is None else ((thin @ turned) ** 2).sum(axis=0)
+    steep, _, furthest = _steepness(jacobian, turned)
+    P22 = steep.form(turned.T)
     M22, G22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0)
     intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
 
@@ -297,7 +301,7 @@ def cell_maker(
         omega = None if weights is None else np.asarray(host(weights))
         x = np.asarray(with_constant(X, intercept, centre))
         u, seen = x @ inverse, x @ B.T
-        bent = u @ P
+        bent = steep.times(u)
         one = np.ones(len(y)) if omega is None else omega
         row: list[Any] = [each[:, None] for each in (x @ theta, y, one)]
         pairs: list[Any] = [((u * x).sum(axis=1), u @ E, M22), ((seen**2).sum(axis=1), seen @ BE, G22)]
@@ -313,37 +317,65 @@ def cell_maker(
     return block
 
 
-def _steepness(jacobian: Jacobian, directed: Vector) -> tuple[Vector, float, Vector, Vector | None]:
-    """P, the largest leverage, the largest move of a score along each H^-1 e (p, k), and Z (n, p) with P = Z^T Z.
+@dataclass(frozen=True)
+class _Steepness:
+    """P, (p, p), or Z (n, p) with P = Z^T Z where rows are fewer than parameters."""
 
-    Zeros where nothing but the gradient is released, or where the Hessian does not change. No Z but where rows are fewer than
-    parameters.
+    whole: Vector | None
+    thin: Vector
+
+    def times(self, vectors: Vector) -> Vector:
+        """Vectors (b, p) times P."""
+        return np.asarray((vectors @ self.thin.T) @ self.thin if self.whole is None else vectors @ self.whole)
+
+    def form(self, vectors: Vector) -> Vector:
+        """v^T P v of each, (b,)."""
+        if self.whole is None:
+            return np.asarray(((vectors @ self.thin.T) ** 2).sum(axis=1))
+        return np.asarray(((vectors @ self.whole) * vectors).sum(axis=1))
+
+    def steepest(self, inverse: Vector) -> float:
+        """The largest eigenvalue of P by H."""
+        if self.whole is None:
+            return float(np.linalg.eigvalsh(self.thin @ inverse @ self.thin.T)[-1])
+        root = np.linalg.cholesky(inverse)
+        return float(np.linalg.eigvalsh(root.T @ self.whole @ root)[-1])
+
+
+def _steepness(jacobian: Jacobian, directed: Vector) -> tuple[_Steepness, float, Vector]:
+    """P, the largest leverage, and the largest move of a score along each H^-1 e (p, k).
+
+    Zeros where nothing but the gradient is released, or where the Hessian does not change.
     """
     fit, model = jacobian.fit, jacobian.model
     p = int(jacobian.theta.shape[0])
     if fit.loss.quadratic or jacobian.gradient:
-        return np.zeros((p, p)), 0.0, np.zeros(directed.shape[1]), None
+        return _Steepness(None, np.zeros((0, p))), 0.0, np.zeros(directed.shape[1])
     inverse = fit.factor.inverse()
     xp = namespace(inverse)
     turned = like(directed, inverse, xp)
 
-    def block(X: Array, y: Array, weights: Array | None) -> Sums:
+    def parts(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array, Array]:
         rows = model.rows(X, y, weights)
         moved = xp.max(xp.abs(rows.x @ turned), axis=0) if directed.shape[1] else turned[0, :]
         tall = xp.sum((rows.x @ inverse) * rows.x, axis=1)
-        counted = xp.where(rows.a > 0, tall, 0.0)
-        return rows.x.T @ ((rows.a * tall)[:, None] * rows.x), xp.max(counted), moved
+        return rows.x, rows.a * tall, xp.max(xp.where(rows.a > 0, tall, 0.0)), moved
+
+    if int(jacobian.X.shape[0]) < p and not is_lazy(jacobian.X):
+        x, weight, tallest, moved = parts(*jacobian.arrays)
+        if bool(xp.all(weight >= 0)):
+            thin = np.asarray(host(xp.sqrt(weight)[:, None] * x))
+            return _Steepness(None, thin), float(tallest), np.asarray(host(moved))
+
+    def block(X: Array, y: Array, weights: Array | None) -> Sums:
+        x, weight, tallest, moved = parts(X, y, weights)
+        return x.T @ (weight[:, None] * x), tallest, moved
 
     def join(a: Sums, b: Sums) -> Sums:
         return a[0] + b[0], xp.maximum(a[1], b[1]), xp.maximum(a[2], b[2])
 
     P, tallest, moved = sum_rows(block, *jacobian.arrays, join=join)
-    thin = None
-    if int(jacobian.X.shape[0]) < p and not is_lazy(jacobian.X):
-        rows = model.rows(*jacobian.arrays)
-        weight = rows.a * xp.sum((rows.x @ inverse) * rows.x, axis=1)
-        thin = np.asarray(host(xp.sqrt(weight)[:, None] * rows.x)) if bool(xp.all(weight >= 0)) else None
-    return np.asarray(host(P)), float(tallest), np.asarray(host(moved)), thin
+    return _Steepness(np.asarray(host(P)), thin=np.zeros((0, p))), float(tallest), np.asarray(host(moved))
 
 
 def shared_of(jacobian: Jacobian) -> Shared:
@@ -351,14 +383,9 @@ def shared_of(jacobian: Jacobian) -> Shared:
     loss = jacobian.fit.loss
     if loss.quadratic or jacobian.gradient:
         return Shared(loss, slope=1.0)
-    P, tallest, _, thin = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
+    steep, tallest, _ = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
     inverse, metric = (np.asarray(host(each)) for each in (jacobian.fit.factor.inverse(), jacobian.metric))
-    if thin is None:
-        root = np.linalg.cholesky(inverse)
-        steepest = float(np.linalg.eigvalsh(root.T @ P @ root)[-1])
-    else:  # the same largest eigenvalue, of a matrix with a line for each row
-        steepest = float(np.linalg.eigvalsh(thin @ inverse @ thin.T)[-1])
-    steepness = float(np.sqrt(max(steepest, 0.0)))
+    steepness = float(np.sqrt(max(steep.steepest(inverse), 0.0)))
     by_products = top_of_factors(metric, lambda sums: sums[0])
     top = None if by_products is None else by_products((inverse,))
     seen = float(np.linalg.norm(metric @ np.linalg.cholesky(inverse), ord=2) if top is None else np.sqrt(top))

@@ -9,6 +9,7 @@ For every loss, and with scales that the value moves.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -41,6 +42,8 @@ CLOSE = 1e-7
 ROUNDING = 1e-8
 NARROW = 2
 """Features for each row from which paths are followed in the span of the rows."""
+AT_ONCE = 512
+"""Directions whose parts outside the span are held at a time."""
 FEW = (16, 48)
 """Parameters of one and of several outputs up to which the Hessians are made: that takes a quarter as many products."""
 
@@ -96,11 +99,11 @@ class RowSpan:
         return np.append((theta * self.root) @ self.basis, 0.0)
 
     def outside(self, directions: Vector) -> tuple[Vector, Vector]:
-        """Directions, as rows are, to e_perp (k, p) and to their lengths outside the span (k,)."""
+        """Coordinates of directions, as rows are, (k, m), and their lengths outside the span, (k,)."""
         rest = directions / self.root
-        rest -= (rest @ self.basis) @ self.basis.T
-        length = np.sqrt((rest**2).sum(axis=1))
-        return rest / np.where(length > 0, length, 1.0)[:, None], length
+        within = rest @ self.basis
+        rest -= within @ self.basis.T
+        return within, np.sqrt((rest**2).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -146,17 +149,21 @@ class Paths:
 
     @cached_property
     def _outside(self) -> tuple[Vector, Vector]:
+        """Some directions at a time: all of them are a matrix as large as the Hessian."""
         assert self.span is not None
-        return self.span.outside(self.every)
+        parts = [self.span.outside(some) for some in self._some()]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _some(self) -> Iterator[Vector]:
+        for start in range(0, max(len(self.every), 1), AT_ONCE):
+            yield self.every[start : start + AT_ONCE]
 
     @cached_property
     def directions(self) -> Vector:
         """In the coordinates of the rows, (k, p)."""
         if self.span is None:
             return self.every
-        found = self.span.rows(self.every)
-        found[:, -1] = self._outside[1]
-        return found
+        return np.column_stack(self._outside)
 
     @cached_property
     def y(self) -> Any:
@@ -196,13 +203,16 @@ class Paths:
         r"""R, U^T m and \|m\|^2 - \|U^T m\|^2 of each direction: U R is the metric in the span, m that of e_perp."""
         assert self.span is not None
         U, R = np.linalg.qr(self._metric @ (self.span.basis / self.span.root[:, None]))
-        length = self._outside[1]
-        # M e_perp from M e, which has few entries, and from the span
-        whole = times(self.every / self.span.root**2, self._metric.T) / np.where(length > 0, length, 1.0)[:, None]
-        within = (self.every / self.span.root) @ self.span.basis / np.where(length > 0, length, 1.0)[:, None]
-        m = np.where(length[:, None] > 0, whole - within @ (U @ R).T, 0.0)
-        along = m @ U
-        return R, along, np.maximum((m**2).sum(axis=1) - (along**2).sum(axis=1), 0.0)
+        parts, start = [], 0
+        for some in self._some():
+            within, length = (each[start : start + len(some)] for each in self._outside)
+            start, far = start + len(some), np.where(length > 0, length, 1.0)[:, None]
+            # M e_perp from M e, which has few entries, and from the span
+            whole = times(some / self.span.root**2, self._metric.T) / far
+            m = np.where(length[:, None] > 0, whole - (within / far) @ (U @ R).T, 0.0)
+            along = m @ U
+            parts.append((along, np.maximum((m**2).sum(axis=1) - (along**2).sum(axis=1), 0.0)))
+        return R, np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def squares_of(self, moves: Vector, along: NDArray[np.int64]) -> Vector:
         """How large the noise sees moves of the parameters, on paths along some of the directions."""
@@ -343,7 +353,11 @@ class _Curved:
     own: Vector
 
     def take(self, chosen: Any) -> _Curved:
-        return _Curved(self.moved.take(chosen), self.gradient[chosen], self.A[chosen], self.own[chosen])
+        taken = _Curved(self.moved.take(chosen), self.gradient[chosen], self.A[chosen], self.own[chosen])
+        known = vars(self).get("_update")
+        if known is not None:
+            vars(taken)["_update"] = tuple(each[chosen] for each in known)
+        return taken
 
     def times(self, vectors: Vector) -> Vector:
         """The Hessians times vectors."""
@@ -386,8 +400,9 @@ class _Curved:
         if self._update is None:
             return np.asarray(found)
         turned, W = self._update
-        along = W @ (turned @ vectors[:, :, None])
-        return np.asarray(found - (along * turned).sum(axis=1))
+        # by sums, not by products of matrices, which are slow where they are many and small
+        along = np.einsum("bkl,bl->bk", W, np.einsum("bkp,bp->bk", turned, vectors))
+        return np.asarray(found - np.einsum("bk,bkp->bp", along, turned))
 
     def solved(self, right: Vector, close: float) -> tuple[Vector, NDArray[np.bool_]]:
         """The inverses of the Hessians times vectors, directly or by conjugate gradients, and which settled."""

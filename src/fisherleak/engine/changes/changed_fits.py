@@ -133,13 +133,20 @@ class _Changing:
         return 1.0 if self.basis is None else max(1.0, float(np.linalg.norm(self.basis, 2)))
 
 
+def _is_wide(shared: StartingFit, changes: ChangedRows) -> bool:
+    """Whether coefficients may live in the space of the rows: it is far smaller, and the changes keep it."""
+    n, d = shared.X.shape
+    held = np.all(np.asarray(shared.risk.penalty)[:d] > 0)
+    return bool(WIDE * n <= d and held and (changes.e is None or not np.asarray(changes.e).any()))
+
+
 def _changing(shared: StartingFit, changes: ChangedRows) -> tuple[_Changing, ChangedRows]:
     """The risk and its changes, in the space of the rows where that is smaller and holds them."""
     risk, loss, theta = shared.risk, shared.loss, np.asarray(shared.theta)
+    if not _is_wide(shared, changes):
+        return _Changing(risk, loss, theta), changes
     n, d = risk.X.shape
     penalty = np.asarray(risk.penalty)[:d]
-    if WIDE * n > d or not np.all(penalty > 0) or (changes.e is not None and np.asarray(changes.e).any()):
-        return _Changing(risk, loss, theta), changes
     x = np.asarray(with_constant(risk.X, False, risk.centre))
     root = np.sqrt(penalty)
     # the last formula of section 4.5: rows U S, coefficients D^(-1/2) V c, and a penalty of one on c
@@ -161,7 +168,7 @@ def fitted_at_once(shared: StartingFit, changes: ChangedRows) -> tuple[Vector, V
     size = int(shared.theta.shape[0]) if is_numpy(shared.X) else 0
     count, rows = int(changes.rows.shape[0]), int(shared.X.shape[0])
     moves, error, lost = np.zeros((count, size)), np.full(count, np.inf), np.ones(count, dtype=bool)
-    if not is_numpy(shared.X) or rows * size > SMALL:
+    if not is_numpy(shared.X) or rows * (size if not _is_wide(shared, changes) else rows * shared.loss.outputs) > SMALL:
         return moves, error, lost
     problem, changes = _changing(shared, changes)
     theta = problem.theta
@@ -328,16 +335,17 @@ def _followed(
         gradient = gradient + hessian.own_gradient(moves, changes, shared.loss, shared.theta)
         if last is not None:
             pairs = pairs.with_pair(last[0], gradient - last[1])
-        step, plain = _step(shared, changes, hessian, moves, gradient, pairs)
+        step, here = _step(shared, changes, hessian, moves, gradient, pairs)
         moves, length = moves - step, shared.length(step)
         size = shared.length(moves)
         near = host((length <= CLOSEST * size) | (length <= shared.rounding))
         if near.any():
             ended = like(np.flatnonzero(near), changes.rows, xp)
-            own = xp.take(moves, ended, axis=0)
+            own, left = xp.take(moves, ended, axis=0), xp.take(gradient, ended, axis=0)
+            plain = shared.length(here.take(ended).solve(left, shared.inverse))
             # e^(sqrt(w) |v|) |H'(D)^-1 g'(D)| of section 4.4, here by the length that moves are measured by in place of
             # the norm of H'(D)
-            off = _stretch(shared, xp.take(changes.rows[:, 0], ended), own) * xp.take(plain, ended)
+            off = _stretch(shared, xp.take(changes.rows[:, 0], ended), own) * plain
             sure = host(off <= SURE * xp.take(size, ended))
             values, error = put_rows(values, places[near], own), put_rows(error, places[near], off)
             done.append(places[near][sure])
@@ -352,8 +360,8 @@ def _followed(
 
 def _step(
     shared: StartingFit, changes: ChangedRows, hessian: ChangedHessian, moves: Array, gradient: Array, pairs: _Pairs
-) -> tuple[Array, Array]:
-    """One step, (b, L p), infinite where the update of the Hessian loses digits; and the length of H'(D)^-1 g'(D)."""
+) -> tuple[Array, ChangedHessian]:
+    """One step, (b, L p), infinite where the update of the Hessian loses digits; and H'(D)."""
     xp = namespace(moves)
     new = changes.new_x
     z = hessian.new_z + times_rows(moves, new)
@@ -364,11 +372,10 @@ def _step(
     system = unit + K @ hessian.M
     sure = xp.linalg.det(system) > UNSURE
     at = replace(hessian, W=xp.linalg.solve(xp.where(sure[:, None, None], system, unit), K))
-    plain = shared.length(at.solve(gradient, shared.inverse))
     step = pairs.solve(gradient, lambda g: at.solve(g, shared.inverse))
     furthest = xp.max(xp.abs(times_rows(step, new)), axis=(1, 2))
     step = step * (FURTHEST / xp.where(furthest > FURTHEST, furthest, FURTHEST))[:, None]
-    return xp.where(sure[:, None], step, np.inf), plain
+    return xp.where(sure[:, None], step, np.inf), at
 
 
 def _stretch(shared: StartingFit, rows: Array, moves: Array) -> Array:

@@ -197,9 +197,9 @@ def after_rows(B: Array, x: Array, outputs: int) -> Array:
     if outputs == 1:
         return (x @ B)[:, None, :]
     xp = namespace(B)
-    p, q = int(x.shape[1]), int(B.shape[1])
-    blocks = xp.permute_dims(xp.reshape(B, (outputs, p, q)), (1, 0, 2))
-    return xp.reshape(x @ xp.reshape(blocks, (p, outputs * q)), (x.shape[0], outputs, q))
+    # by outputs, so that B, which is far larger than what comes of it, is not copied
+    found = x[None, :, :] @ xp.reshape(B, (outputs, int(x.shape[1]), int(B.shape[1])))
+    return xp.permute_dims(found, (1, 0, 2))
 
 
 def middle(A: Array, A_new: Array, features: bool) -> Array:

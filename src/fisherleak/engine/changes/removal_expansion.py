@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, like, namespace, row_dots
+from fisherleak._support.arrays import Array, is_lazy, like, namespace, row_dots
 from fisherleak.engine.changes.gradient_beyond_hessian import (
     MOST_PARAMETERS,
     block_by_block,
@@ -73,6 +73,8 @@ class Remainders:
     """w."""
     fourth: float
     """What the fourth derivative of a is of a at most."""
+    rows: Array | None = None
+    """Where rows are fewer than parameters, (n, p): then a level has the rows' weights, (n,), in place of its matrices."""
 
     def without_third(self, moves: Array, length: Array) -> Array:
         """Of N."""
@@ -111,7 +113,8 @@ class Remainders:
             here = (length > before) & (length <= level.reach)
             before = level.reach
             if bool(xp.any(here)):
-                square = row_dots(moves, moves @ getattr(level, name), xp)
+                own, rows = getattr(level, name), self.rows
+                square = row_dots(moves, moves @ own, xp) if rows is None else (moves @ rows.T) ** 2 @ own
                 found = xp.where(here, xp.sqrt(xp.clip(square, 0.0, None)), found)
         return found
 
@@ -155,13 +158,13 @@ def remainders(risk: Risk, model: Model, B: Array, usual: float, log_slope: floa
     bend, fourth = (1.0, 1.0) if known else (BEND * log_slope**2, FOURTH * log_slope**4)
     reaches = tuple(usual * times for times in REACHES)
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+    def weighted(X: Array, y: Array, weights: Array | None) -> tuple[Array, list[Array]]:
         x = model.rows(X, y, weights).x
         z = x @ model.theta
         a, slope = xp.clip(model.loss.a(z, y), FLAT, None), xp.abs(slopes(model.loss, z, y, step))
         tall = xp.clip(row_dots(x, x @ B, xp), 0.0, None)
         omega = xp.ones_like(z) if weights is None else weights
-        grams = []
+        found = []
         for reach in reaches:
             change = log_slope * reach * xp.sqrt(tall)
             # a-hat of section 4.9, a e^(L d sqrt(l)) or the largest curvature of the loss
@@ -172,23 +175,32 @@ def remainders(risk: Risk, model: Model, B: Array, usual: float, log_slope: floa
             # G_1, G_2 and G_4: roots of l a-hat'^2, l^2 a-hat^2 and l^4 a-hat^2, over a below
             for size in (bent * xp.sqrt(tall), most * tall, most * tall**2):
                 counted = xp.clip(xp.where(omega > 0, size, 0.0) / xp.sqrt(a), None, HUGE)
-                scaled = (xp.sqrt(omega) * counted)[:, None] * x
-                grams.append(scaled.T @ scaled)
-        return tuple(grams)
+                found.append(xp.sqrt(omega) * counted)
+        return x, found
+
+    def block(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
+        x, found = weighted(X, y, weights)
+        scaled = (root[:, None] * x for root in found)
+        return tuple(each.T @ each for each in scaled)
 
     def tallest(X: Array, y: Array, weights: Array | None) -> tuple[Any, ...]:
         x = model.rows(X, y, weights).x
         tall = row_dots(x, x @ B, xp)
         return (xp.max(tall if weights is None else xp.where(weights > 0, tall, 0.0))[None],)
 
-    grams = sum_rows(block, risk.X, risk.y, risk.weights)
+    few: Array | None = None
+    if int(risk.X.shape[0]) < risk.width and not is_lazy(risk.X):
+        few, roots = weighted(risk.X, risk.y, risk.weights)
+        grams, held = tuple(root**2 for root in roots), row_dots(few, few @ B, xp)
+    else:
+        grams, held = sum_rows(block, risk.X, risk.y, risk.weights), B
     (tall,) = sum_rows(tallest, risk.X, risk.y, risk.weights, join=largest_of)
     levels = []
     for k, reach in enumerate(reaches):
         first, second, last = grams[3 * k : 3 * k + 3]
-        traces = [max(float(xp.sum(each * B)), 0.0) ** 0.5 for each in (first, second)]
+        traces = [max(float(xp.sum(each * held)), 0.0) ** 0.5 for each in (first, second)]
         levels.append(_Level(reach, first, second, last, *traces))
-    return Remainders(tuple(levels), log_slope, max(float(tall[0]), 0.0) ** 0.5, bend, fourth)
+    return Remainders(tuple(levels), log_slope, max(float(tall[0]), 0.0) ** 0.5, bend, fourth, few)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, device, host, like, namespace, row_dots, triangles_of
+from fisherleak._support.arrays import Array, device, host, is_numpy, like, namespace, row_dots, triangles_of
 from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, Rows, changed_hessian
 from fisherleak.engine.changes.gradient_beyond_hessian import Expansion, expanded, pays_expansion
 from fisherleak.engine.fit.minimise import Fit, risk_of_fit
@@ -229,7 +229,21 @@ class StartingFit:
 
     def across(self, moves: Array) -> Array:
         """|D|_H, (b,)."""
+        if self._bent is not None:  # the sum of a (x . D)^2 and the penalty, which takes no root of H
+            bent = np.sum((moves @ self._bent.T) ** 2, axis=1)
+            return np.sqrt(bent + moves**2 @ self.risk.penalty)
         return namespace(moves).linalg.vector_norm(moves @ self.roots[1].T, axis=1)
+
+    @cached_property
+    def _bent(self) -> Any:
+        """Roots of the curvatures times the rows, (n, p), of one output whose rows are fewer than parameters."""
+        risk = self.risk
+        if self.loss.outputs > 1 or not is_numpy(risk.X) or risk.X.shape[0] >= risk.size:
+            return None
+        x = np.asarray(with_constant(risk.X, risk.intercept, risk.centre))
+        a = np.asarray(self.loss.curvature((x @ self.theta)[:, None], risk.y))[:, 0, 0]
+        a = a if risk.weights is None else a * np.asarray(risk.weights)
+        return np.sqrt(a)[:, None] * x if (a >= 0).all() else None
 
     def at_once(self, k: int) -> int:
         """Sets of k rows whose changed Hessians are held at a time."""

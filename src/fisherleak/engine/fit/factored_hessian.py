@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from fisherleak._support.arrays import Array, cholesky_inverse, device, host, namespace
+from fisherleak._support.arrays import Array, cholesky_inverse, device, host, is_numpy, namespace
 from fisherleak._support.namespaces import Namespace
 from fisherleak.errors import NearSingularWarning, SingularHessianError
 
@@ -120,9 +120,7 @@ class Wide:
 
     def whole(self) -> Array:
         """H, (p, p)."""
-        xp = namespace(self.roots)
-        diagonal = xp.eye(self.penalty.shape[0], dtype=self.penalty.dtype, device=device(self.penalty))
-        return self.roots.T @ self.roots + diagonal * self.penalty[None, :]
+        return with_diagonal(self.roots.T @ self.roots, self.penalty)
 
     @property
     def scale(self) -> Array:
@@ -170,10 +168,10 @@ class Wide:
         """H^-1, (p, p), or None where rounding leaves none."""
         xp = namespace(self.roots)
         over, _, S, Vt = self._parts
-        d = over.shape[0]
         root = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt
-        K = xp.eye(d, dtype=over.dtype, device=device(over)) - root.T @ root
-        K = over[:, None] * K * over[None, :]
+        K = with_diagonal(-(root.T @ root), xp.ones_like(over))
+        K *= over[:, None]
+        K *= over[None, :]
         if not self.intercept:
             return K
         if not self.is_regular:
@@ -182,6 +180,15 @@ class Wide:
         top = xp.concat([K + g[:, None] * (g / s)[None, :], -(g / s)[:, None]], axis=1)
         last = xp.concat([-(g / s), xp.reshape(1.0 / s, (1,))])
         return xp.concat([top, last[None, :]], axis=0)
+
+
+def with_diagonal(matrix: Array, diagonal: Array) -> Array:
+    """A matrix that nothing else holds, with a diagonal added: in place where that can be."""
+    if is_numpy(matrix) and matrix.flags.writeable and matrix.flags.c_contiguous:
+        matrix.reshape(-1)[:: matrix.shape[0] + 1] += diagonal
+        return matrix
+    xp = namespace(matrix)
+    return matrix + xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix)) * diagonal[None, :]
 
 
 def gram(rows: Array, weights: Array, xp: Namespace) -> Array:
@@ -207,12 +214,13 @@ def triangle_of(hessian: NDArray[np.float64], names: Sequence[str]) -> Triangle:
     """The same for steps alone, of NumPy; the condition number it is refused by is LAPACK's estimate."""
     scale, scaled = _scaled(hessian, names)
     potrf, pocon = get_lapack_funcs(("potrf", "pocon"), (scaled,))
-    lower, failed = potrf(scaled, lower=1, clean=0)
+    norm = _one_norm(scaled, np)
+    lower, failed = potrf(scaled.T, lower=1, clean=0, overwrite_a=1)  # symmetric, and in LAPACK's order: in place
     if not failed:
-        reciprocal, failed = pocon(lower, _one_norm(scaled, np), uplo="L")
+        reciprocal, failed = pocon(lower, norm, uplo="L")
         failed = failed or not reciprocal * REFUSE_ABOVE >= 1.0
     if failed:
-        raise SingularHessianError(_diagnosis(scaled, names))
+        raise SingularHessianError(_diagnosis(_scaled(hessian, names)[1], names))
     return Triangle(scale, lower)
 
 
@@ -227,7 +235,9 @@ def _scaled(hessian: Array, names: Sequence[str]) -> tuple[Array, Array]:
             "(all zero, constant beside an intercept, or without weight). Drop it, or add an l2 penalty."
         )
     scale = 1.0 / xp.sqrt(diagonal)
-    return scale, scale[:, None] * hessian * scale[None, :]
+    scaled = scale[:, None] * hessian
+    scaled *= scale[None, :]
+    return scale, scaled
 
 
 def warn_if_near_singular(factor: Factor) -> None:
@@ -242,6 +252,9 @@ def warn_if_near_singular(factor: Factor) -> None:
 
 
 def _one_norm(matrix: Array, xp: Namespace) -> float:
+    if is_numpy(matrix):  # without another matrix of that size; of a symmetric one the order does not matter
+        (lange,) = get_lapack_funcs(("lange",), (matrix,))
+        return float(lange("1", matrix.T))
     return float(xp.max(xp.sum(xp.abs(matrix), axis=0)))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from fisherleak._support.arrays import Array, as_real, device, host, is_lazy, is_numpy, like, namespace
 from fisherleak._support.checks import default_names
 from fisherleak._support.namespaces import Json, Sums
-from fisherleak.engine.fit.factored_hessian import Factor, Triangle, Wide, factorise, gram, triangle_of
+from fisherleak.engine.fit.factored_hessian import Factor, Triangle, Wide, factorise, gram, triangle_of, with_diagonal
 from fisherleak.engine.fit.training_data import TrainingData
 from fisherleak.engine.losses import Loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
@@ -422,15 +422,6 @@ def _explained(bends: Any, L: int) -> float:
     if L == 1:
         return float(linear[0] * (linear[0] / curvature[0, 0])) if curvature[0, 0] > 0 else 0.0
     return float(linear @ np.linalg.lstsq(curvature, linear, rcond=None)[0])
-
-
-def with_diagonal(matrix: Array, diagonal: Array) -> Array:
-    """A matrix that nothing else holds, with a diagonal added: in place where that can be."""
-    if is_numpy(matrix) and matrix.flags.writeable and matrix.flags.c_contiguous:
-        matrix.reshape(-1)[:: matrix.shape[0] + 1] += diagonal
-        return matrix
-    xp = namespace(matrix)
-    return matrix + xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device(matrix)) * diagonal[None, :]
 
 
 def _pairs(x: Array, A: Array, omega: Array, unit: bool, xp: Any) -> Sums:

@@ -189,7 +189,8 @@ class Jacobian:
             moved = _framed(moved, self.folding.frame, self.fit)
         # W of section 1.2, over the noise's own scale
         W = self.noise.unit_information_root(moved.shape[0])
-        return (moved if W is None else like(W, self.B, xp) @ moved) / self.noise.scale
+        moved = moved if W is None else like(W, self.B, xp) @ moved
+        return moved if self.noise.scale == 1 else moved / self.noise.scale
 
     def named(self, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """The release's own records of attributes of these names: releases may encode them differently."""

@@ -228,12 +228,14 @@ class _Converging:
 
 COMPILED_FROM = 2**15
 """Values in all matrices from which loading the compiled kernel pays."""
+STEPS_FROM = 200
+"""Size from which on Lanczos' method is faster than decomposing the matrix, to ``WANTED``."""
 COMPILED_TO = 64
 """Size past which LAPACK's blocked reduction is faster than the compiled kernel's."""
 
 
 def top_of_matrices(G: Array, compiled: bool = True) -> Array:
-    """Largest eigenvalue of each of b matrices (b, m, m), to rounding: (b,).
+    """Largest eigenvalue of each of b matrices (b, m, m): (b,), to rounding, and to ``WANTED`` where they are large.
 
     ``compiled`` is whether the table that they come from is large enough to load the compiled kernel for.
     """
@@ -248,9 +250,9 @@ def top_of_matrices(G: Array, compiled: bool = True) -> Array:
         from fisherleak.engine.norms.kernels.tridiagonal_numba import top_of_matrices_compiled
 
         return top_of_matrices_compiled(G)
-    if not on_accelerator(G):
+    if not on_accelerator(G) and (size < STEPS_FROM or not is_numpy(G)):
         return xp.linalg.eigvalsh(G)[:, -1]
-    return _by_steps(G)
+    return _by_steps(G, compiled)
 
 
 def top_of_grams(J: Array, compiled: bool = True) -> Array:
@@ -259,15 +261,19 @@ def top_of_grams(J: Array, compiled: bool = True) -> Array:
     return top_of_matrices(T @ J if J.shape[2] <= J.shape[1] else J @ T, compiled)
 
 
-def _by_steps(G: Array) -> Array:
-    """On GPUs, whose batched eigensolvers are slow: Lanczos on the matrices; the few it does not settle by LAPACK's way."""
+def _by_steps(G: Array, compiled: bool = True) -> Array:
+    """Lanczos on large matrices, and on GPUs, whose batched eigensolvers are slow; the few it leaves by LAPACK's way."""
     xp = namespace(G)
-    values, errors = top_by_products(lambda state, V: (state[0] @ V[:, :, None])[:, :, 0], (G,), G.shape[-1])
+
+    def product(state: State, V: Array) -> Array:
+        return (state[0] @ V[:, :, None])[:, :, 0]
+
+    values, errors = top_by_products(product, (G,), G.shape[-1], compiled=compiled)
     left = xp.nonzero(errors > WANTED)[0]
     if left.shape[0] == 0:
         return values
     again = xp.linalg.eigvalsh(xp.take(G, left, axis=0))[:, -1]
-    order = xp.searchsorted(left, xp.arange(values.shape[0], device=left.device))
+    order = xp.searchsorted(left, xp.arange(values.shape[0], device=device(left)))
     order = xp.clip(order, 0, left.shape[0] - 1)
     return xp.where(errors > WANTED, xp.take(again, order), values)
 

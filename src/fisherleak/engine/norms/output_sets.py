@@ -22,6 +22,7 @@ from fisherleak.engine.information import GROUP_VALUES, Product
 from fisherleak.engine.jacobian import Jacobian, Scores
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, gaps_of, map_of
 from fisherleak.engine.norms.largest_eigenvalues import top_by_products, top_of_factors
+from fisherleak.engine.norms.sets_at_once import squares_of_sets
 from fisherleak.rows import block_elements, sum_rows
 
 
@@ -307,7 +308,8 @@ def set_product_of(J: Jacobian, attributes: Sequence[Attribute], label: bool) ->
     def finish(sums: Sums) -> Array:
         return J.B @ middle(sums) @ J.B.T
 
-    return Product(J.arrays, block, finish, int(J.B.shape[0]), top_of_factors(J.B, middle))
+    of_sets = squares_of_sets(J, attributes, label)
+    return Product(J.arrays, block, finish, int(J.B.shape[0]), top_of_factors(J.B, middle), of_sets)
 
 
 @dataclass(frozen=True)

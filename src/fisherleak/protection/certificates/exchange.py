@@ -18,12 +18,17 @@ from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise import Noise
-from fisherleak.engine.norms import every_release, one_release
+from fisherleak.engine.norms import every_release, information_of, one_release
 from fisherleak.engine.norms.several_outputs import refuse_several
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.measurement import measurement
 from fisherleak.models.preprocessed import final_estimator
 from fisherleak.protection.certificates.declared_bounds import AllowedRecords, allowed_in
+from fisherleak.rows import gather
+from fisherleak.rows.selection import some_rows
+
+SOME_ROWS = 64
+"""Rows that are measured where one that is there may show already that a bound is useful."""
 
 if TYPE_CHECKING:
     from fisherleak.leakage.leakage import Leakage
@@ -103,12 +108,27 @@ class Exchange:
         """The ends of the label, or all classes."""
         return self.allowed.labels
 
-    @property
+    @cached_property
     def present(self) -> float:
         """The largest eta of the rows that are there, at noise of scale 1."""
         assert self.leakage is not None
         known = measurement(self.leakage)
         etas = known.information.example_norms(self.attributes, self.label) / known.scale
+        return float(np.max(host(etas))) * float(self.leakage.noise.scale)
+
+    @property
+    def present_in_some(self) -> float:
+        """The same of a few rows of a large model of several outputs, of which each costs much: no more than of all."""
+        assert self.leakage is not None
+        known = measurement(self.leakage)
+        if self.jacobian.fit.n <= SOME_ROWS or not self.jacobian.several or is_lazy(self.jacobian.X):
+            return self.present
+        own = one_release(known.information)
+        if any(attribute.curved for attribute in own.attributes):
+            return self.present
+        X, y, weights = gather(own.arrays, some_rows(own.fit.n, SOME_ROWS, 0))
+        few: Any = replace(own, fit=replace(own.fit, sample_weight=weights), X=X, y=y)
+        etas = information_of(few).example_norms(self.attributes, self.label) / known.scale
         return float(np.max(host(etas))) * float(self.leakage.noise.scale)
 
     def with_noise(self, noise: Noise) -> Exchange:

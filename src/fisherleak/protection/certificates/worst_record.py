@@ -304,7 +304,8 @@ def worst_record(exchange: Exchange, by_rows: bool = False, searched: bool = Tru
     """The worst record within the bounds.
 
     ``by_rows`` takes the lower bound at once, for whoever has no use of how far a replaced row moves it. Without ``searched``
-    nothing is looked for where a row that is there shows already that the bound is useful: ``upper`` is the same.
+    nothing is looked for where a row that is there shows already that the bound is useful: ``upper`` is the same, and
+    ``present`` may be that of some rows.
     """
     loss, count = exchange.jacobian.fit.loss, exchange.count
     closer = not loss.quadratic and not loss.several
@@ -314,12 +315,14 @@ def worst_record(exchange: Exchange, by_rows: bool = False, searched: bool = Tru
         above = certified(exchange, by_rows=True) if closer else above
         closer = False
         check_useful(above.upper, math.inf, count)  # no search where nothing holds
+    for seen in () if searched else ("present_in_some", "present"):
+        present = getattr(exchange, seen)
+        if above.upper <= LOOSEST * present:
+            margin = check_useful(above.upper, present, count)
+            return WorstRecord(
+                above.upper, present, present, above.spread, Found(present, 0, np.zeros(0), 0.0), above, margin
+            )
     present = exchange.present
-    if not searched and above.upper <= LOOSEST * present:
-        margin = check_useful(above.upper, present, count)
-        return WorstRecord(
-            above.upper, present, present, above.spread, Found(present, 0, np.zeros(0), 0.0), above, margin
-        )
     best = ascend(exchange, above.found)
     lower, margin = max(best.eta, present), math.inf
     if closer and not above.upper <= LOOSEST * lower:
