@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,10 +41,16 @@ class Decided(NamedTuple):
     summed: bool
 
 
-def decided(path: Path, columns: dict[str, list[str]], gone: int | None = None) -> Decided:
+def decided(path: Path, columns: Mapping[str, list[Any]], gone: int | None = None) -> Decided:
     rows = [row for k, row in enumerate(zip(*columns.values(), strict=True)) if k != gone]
-    lines = [",".join(columns), *(",".join(f'"{cell}"' if cell else "" for cell in row) for row in rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if path.suffix == ".xlsx":
+        made = pytest.importorskip("openpyxl").Workbook()
+        for row in [[*columns], *map(list, rows)]:
+            made.active.append(row)
+        made.save(path)
+    else:
+        lines = [",".join(columns), *(",".join(f'"{cell}"' if cell else "" for cell in row) for row in rows)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     written = as_written(read_table(path), Choices("y"), False)
     raw = written.raw
     profiles = profiles_of(raw, Choices("y"), False)
@@ -58,7 +65,7 @@ def decided(path: Path, columns: dict[str, list[str]], gone: int | None = None) 
     return Decided(kinds, numbers, frozenset(named), written.few_settle, raw.rows, written.summed)
 
 
-def unnamed(path: Path, columns: dict[str, list[str]], rows: range) -> tuple[list[str], int]:
+def unnamed(path: Path, columns: Mapping[str, list[Any]], rows: range) -> tuple[list[str], int]:
     """Columns that one of some rows decides, and of which nothing says so; how many are decided by one of them."""
     now, found, turned = decided(path, columns), [], 0
     for gone in rows:
@@ -148,6 +155,29 @@ def test_no_row_decides_a_column_unnamed(form: str, tmp_path: Path) -> None:
     found, turned = unnamed(tmp_path / "t.csv", columns, range(4))
     assert not found
     assert turned or form in ("half are names", "truths", "words", "pooled")
+
+
+SHEETS: dict[str, list[Any]] = {
+    "dates": [datetime(2020, 1 + k % 4, 1) for k in range(41)],
+    "times": [time(k % 4, 30) for k in range(41)],
+    "durations": [timedelta(minutes=1 + k % 4) for k in range(41)],
+    "truths": [k % 3 == 0 for k in range(41)],
+    "few": [k % 3 for k in range(41)],
+    "codes": [f"{k % 7:02d}" for k in range(41)],
+    "own dates": [datetime(1950, 1, 1) + timedelta(days=k) for k in range(41)],
+    "long": [10**9 + 977 * k for k in range(41)],
+}
+ODD_CELLS = [*("x", "?", " ", "05", "2020-01-05", "10:30", "TRUE", "7", "€5"), 5, 5.5, True, None, 12345678901]
+ODD_CELLS += [datetime(2020, 1, 5), datetime(2020, 1, 5, 3, 4), time(3, 4), timedelta(hours=30)]
+
+
+@pytest.mark.parametrize("form", SHEETS)
+def test_no_row_of_a_sheet_decides_a_column_unnamed(form: str, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(size=(2, 41)).round(3).tolist()
+    odd = {f"c{j}": [cell, *SHEETS[form][1:]] for j, cell in enumerate(ODD_CELLS)}
+    found, turned = unnamed(tmp_path / "t.xlsx", {"a": numbers[0], **odd, "y": numbers[1]}, range(2))
+    assert not found
+    assert turned or form in ("few", "truths", "own dates")
 
 
 @pytest.mark.parametrize("step", often([3, 1]))

@@ -194,7 +194,8 @@ def stata(odd: int | None, labels: dict[int, str]) -> pandas.DataFrame:
     table = pandas.DataFrame({"x": X.astype(float), "z": RNG.integers(1, 4, N), "y": Y})
     if odd is not None:
         table.loc[7, "z"] = odd
-    table.to_stata("t.dta", write_index=False, value_labels={"z": labels})
+    own: Any = {"z": labels}
+    table.to_stata("t.dta", write_index=False, value_labels=own)
     return table
 
 

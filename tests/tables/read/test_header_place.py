@@ -70,6 +70,11 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_no_row_decides_where_a_usual_header_is(form: str, tmp_path: Path) -> None:
+    assert not read(tmp_path, FORMS[form][0]).header_by_one_row
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("large", [False, True])
 def test_the_same_table_is_read_and_what_is_left_out_is_said(form: str, large: bool, tmp_path: Path) -> None:
     content, said = FORMS[form]

@@ -210,7 +210,8 @@ def _spss_frame(file: IO[bytes], source: str) -> tuple[Any, tuple[str, ...]]:
 def _stata_frame(file: IO[bytes], source: str) -> tuple[Any, tuple[str, ...]]:
     from pandas.io.stata import StataReader
 
-    with StataReader(file, convert_categoricals=False) as reader:
+    opened: Any = StataReader(file, convert_categoricals=False)
+    with opened as reader:
         frame, sets = reader.read(), reader.value_labels()
         own = zip(frame.columns, reader._lbllist, strict=True)  # pandas tells which set is whose nowhere else
         return _labelled(frame, {name: sets[each] for name, each in own if each in sets}, source)
