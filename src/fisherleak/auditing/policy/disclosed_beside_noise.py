@@ -65,8 +65,8 @@ def refuse_told_anyway(
         if feature.name in thin:
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}', and nearly all have one value of it. A "
-                f"release without one {who} would leave the column out, which reveals that value at any noise: leave it out "
-                f"with `drop={[feature.name]!r}`{again}."
+                f"release without one {who} would leave the column out, which reveals that value at any noise. Leave it out "
+                f"with `drop={[feature.name]!r}`, and its own rules out of the policy{again}."
             )
     _refuse_few_of_class(design, source, ruled)
 
