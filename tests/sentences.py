@@ -84,14 +84,20 @@ def _imported(path: Path) -> dict[str, str]:
     return found
 
 
+def _called(function: ast.expr) -> str:
+    """The name of what is called, without what it is in."""
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+
+
 def _said_in(path: Path) -> Iterator[str]:
     nodes = nodes_in(path)
     constants = _imported(path) | _constants(path)
     calls = (node for node in nodes if isinstance(node, ast.Call) and node.args)
     for call in sorted(calls, key=lambda call: call.lineno):
-        if SAID_BY.search(ast.unparse(call.func)):
+        called = _called(call.func)
+        if SAID_BY.search(called):
             # of a file that is missing the name comes first
-            text = text_of(call.args[-1] if ast.unparse(call.func) == MISSING else call.args[0], constants)
+            text = text_of(call.args[-1] if called == MISSING else call.args[0], constants)
             if text:
                 yield " ".join(text.split())
 

@@ -112,15 +112,16 @@ def _asked_by_old_and_new_word() -> dict[str, Callable[[str], Any]]:
     bounds: dict[str, Any] = {"x0": (-1, 1), "x1": (-1, 1), "label": (-1, 1)}
     leak = fl.measure(fl.minimise(X, y, l2=1.0), X, y)
     seeded: dict[str, Any] = {"bounds": bounds, "random_state": 0}
+    one: dict[str, Any] = {"penalties": [60.0], "weightings": ["none"], "shapes": ["isotropic"]}
 
     def fitted(model: Any) -> Any:
         return model.fit(X, y).estimator_.coef_
 
     return {
         "calibrate": lambda over: fl.calibrate(leak, 5.0, over, **seeded),
-        "protect": lambda over: fl.protect(Ridge(60.0), X, y, 9.0, over=over, bounds=bounds).task.over,
+        "protect": lambda over: fl.protect(Ridge(60.0), X, y, 9.0, over=over, bounds=bounds, **one).task.over,
         "PrivateRelease": lambda over: fitted(fl.PrivateRelease(Ridge(60.0), 9.0, over=over, **seeded)),
-        "Protected": lambda over: fitted(fl.Protected(Ridge(60.0), 9.0, over=over, **seeded)),
+        "Protected": lambda over: fitted(fl.Protected(Ridge(60.0), 9.0, over=over, **seeded, **one)),
     }
 
 

@@ -152,7 +152,7 @@ def test_no_row_decides_a_column_unnamed(form: str, tmp_path: Path) -> None:
             cells[: 1 + count] = [odd, *(f"n/k {k}" for k in range(count))]
             columns[f"c{j} {count}"] = cells
     columns["y"] = FORMS["decimals"](rng, n)
-    found, turned = unnamed(tmp_path / "t.csv", columns, range(4))
+    found, turned = unnamed(tmp_path / "t.csv", columns, range(2))  # the odd cell, and one of those beside it
     assert not found
     assert turned or form in ("half are names", "truths", "words", "pooled")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -120,11 +122,19 @@ CELLS: dict[str, tuple[str, Any]] = {
 }
 
 
+@functools.cache
+def said_of_numbers(taken: str, suffix: str) -> str:
+    """What is said of the same table without an odd cell."""
+    settings, column = TAKEN[taken]
+    with TemporaryDirectory() as folder:
+        return said_of(written(Path(folder) / f"own{suffix}", rows_of(1, column)), settings)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("taken", TAKEN)
 def test_types_of_levels_and_classes_are_those_of_all_other_cells(taken: str, cell: str, tmp_path: Path) -> None:
     (settings, column), (suffix, value) = TAKEN[taken], CELLS[cell]
-    own = said_of(written(tmp_path / f"own{suffix}", rows_of(1, column)), settings)
+    own = said_of_numbers(taken, suffix)
     other = written(tmp_path / f"other{suffix}", rows_of(value, column))
     try:
         found = said_of(other, settings)

@@ -37,6 +37,11 @@ REASONS = {
     "Do not pass it on; release the model again": "A file that someone changed: tests of hidden data make such files.",
     "in few of its parameters only: do not pass it on": "A file that someone changed: tests of hidden data make such files.",
     "holds no noise of the scale that its model card claims": "A file that someone changed: tests of hidden data make such files.",
+    "Refits disagree with eta by": "It says what can be the reason, and advises nothing.",
+    "The figures overflow": "Values beyond 1e100, and columns of values below 1e-100, are refused before.",
+    "The fit overflows": "Values beyond 1e100, and columns of values below 1e-100, are refused before.",
+    "which no bounds admit": "Rows that are not finite are refused before.",
+    "Rows of the table that this release leaves out": "tests/attacks_on_us/test_ledger_cells.py follows it.",
     "The weights of IRFIL differ from one computation": "Two computations of one machine agree.",
 }
 """Why no test follows a remedy, by a part of its refusal."""

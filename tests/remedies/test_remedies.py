@@ -19,9 +19,11 @@ from remedies.of_commands import LINES, Line, write_tables
 from remedies.of_data import OF_DATA
 from remedies.of_estimators import OF_ESTIMATORS
 from remedies.of_files import OF_FILES
+from remedies.of_gates import OF_GATES
 from remedies.of_limits import CALIBRATED, PROTECTED
 from remedies.of_models import ATTACKED, AUDITED, MEASURED, RELEASED
 from remedies.of_noises import OF_NOISES
+from remedies.of_others import OF_OTHERS
 from remedies.of_people import OF_PEOPLE
 from remedies.of_policies import OF_POLICIES
 from remedies.of_releases import OF_RELEASES
@@ -30,10 +32,10 @@ from remedies.table import FILE, REASONS, Remedy, as_text, followed, line_with, 
 
 FIRST = [*MEASURED, *AUDITED, *RELEASED, *ATTACKED, *CALIBRATED, *PROTECTED, *OF_PEOPLE]
 OTHERS = [*OF_DATA, *OF_ESTIMATORS, *OF_NOISES, *OF_POLICIES, *OF_TABLES, *OF_BOUNDS]
-OTHERS += [*OF_CHOICES, *OF_RELEASES, *OF_FILES]
+OTHERS += [*OF_CHOICES, *OF_RELEASES, *OF_FILES, *OF_GATES, *OF_OTHERS]
 CALLS = [*FIRST, *OTHERS]
 SAID = [*(each.says for each in CALLS), *(each.says for each in LINES)]
-MOST_NOT_EXECUTED = 48
+MOST_NOT_EXECUTED = 8
 """Without a reason why no test can follow them. May only be lowered."""
 
 
@@ -71,10 +73,9 @@ def test_a_command_works_as_its_refusal_advises(
         assert main(line_with(remedy, each.words) if action is None else action.split()) == 0, capfd.readouterr().err
 
 
-@pytest.mark.parametrize("says", SAID)
-def test_an_entry_is_of_a_refusal_with_a_remedy(says: str) -> None:
-    found = [each for said in sentences.sentences().values() for each in said if says in each]
-    assert found, f"no refusal says '{says}'"
+def test_an_entry_is_of_a_refusal_with_a_remedy() -> None:
+    known = [each for said in sentences.sentences().values() for each in said]
+    assert [says for says in SAID if not any(says in each for each in known)] == [], "no refusal says this"
 
 
 def test_refusals_whose_remedy_nothing_follows_are_listed_and_get_fewer() -> None:

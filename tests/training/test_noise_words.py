@@ -27,6 +27,8 @@ from fisherleak.training.pipelines import PublicModel, framed, own_parameters, p
 from fisherleak.training.trained_model import spreads_in, train
 from refits import minimise_scaled
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
+
 SHAPE = np.diag([1.0, 4.0, 0.5]) + 0.1
 KINDS: dict[str, Noise] = {
     **{name: kind.from_record({"kind": name, "scale": 0.3}) for name, kind in NOISES.items()},

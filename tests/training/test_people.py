@@ -29,6 +29,8 @@ from fisherleak.training.people import column_etas, rows_by_person
 from fisherleak.training.trained_model import Settings, Trained, calibrated_scale, spreads_in, train
 from refits import minimise_scaled, moved_without
 
+pytestmark = pytest.mark.usefixtures("quick_audits")
+
 PLAIN: dict[str, Any] = {"attacks": False, "draws": 3}
 
 

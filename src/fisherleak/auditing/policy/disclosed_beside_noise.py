@@ -69,7 +69,7 @@ def refuse_told_anyway(
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}', and nearly all rows have the same value "
                 f"of it. A release without one {who} would leave the column out. That reveals the value however large the "
-                f"noise is: leave the column out with `drop={[feature.name]!r}`{again}."
+                f"noise is: leave the column out with `drop={[feature.name]!r}`, and its own rules out of the policy{again}."
             )
     _refuse_few_of_class(design, source, ruled)
 
