@@ -251,5 +251,5 @@ def check_by_label(loss: Loss, K: int) -> None:
                 return
     raise UnsupportedModelError(
         f"The loss {loss.name!r} has several outputs, and its gradient does not move with the label of every row as its c "
-        "says, one matrix of shape (1, L, q) for all rows: correct c, or fit each output by itself."
+        "says. For all rows c is one matrix of shape (1, L, q): correct c, or fit each output by itself."
     )
