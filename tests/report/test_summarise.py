@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fisherleak.report.assumptions import _shown
 from report.records import columns_used
 
 NUMBER = (int, float)
