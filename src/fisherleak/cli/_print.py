@@ -94,7 +94,7 @@ def show_attacks(attacks: Sequence[record.AttackResult], people: bool = False) -
     layout.sentences("", attackers_in_words(attacks))
 
 
-def as_read(sentences: Sequence[str]) -> list[list[str]]:
+def how_it_was_read(sentences: Sequence[str]) -> list[list[str]]:
     """What was decided about a table, where that stands in no document."""
     found = [layout.lines("  - ", in_options(sentence)) for sentence in sentences]
     return [["", READ, *found[0]], *found[1:]] if found else []

@@ -20,10 +20,10 @@ from fisherleak.cli._print import (
     FEW,
     MOST_LISTED,
     MOST_SHOWN,
-    as_read,
     eta_words,
     exposed_rows,
     gate_lines,
+    how_it_was_read,
     say_reading,
     screen_or_all,
 )
@@ -169,7 +169,7 @@ def show_answers(
     blocks = [["Worst value of a column", *worst], ["", *layout.lines("", f"Most exposed rows: {rows}")]]
     if verbose:
         blocks += [["", *layout.histogram(etas)], ["", "Most exposed"], *exposed_rows(document["most_exposed"])]
-    blocks += as_read(read)
+    blocks += how_it_was_read(read)
     ends = [] if out is None else [f"open {printable(out / 'report.html')}"]
     screen_or_all(first, blocks, verbose, ["", *layout.lines("", CONFIDENTIAL), *ends])
 

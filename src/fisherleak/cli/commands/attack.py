@@ -11,7 +11,7 @@ from fisherleak._support.numbers import percent
 from fisherleak.cli import _common as common
 from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
-from fisherleak.cli._print import as_read, attack_table, attackers_in_words, say_reading, screen_or_all
+from fisherleak.cli._print import attack_table, attackers_in_words, how_it_was_read, say_reading, screen_or_all
 from fisherleak.cli._wording import in_options, told
 from fisherleak.errors import InvalidInputError
 
@@ -104,7 +104,7 @@ def show_attack(
     blocks += [["", *attack_table(attacks, people)[:1]], *([line] for line in attack_table(attacks, people)[1:])]
     if verbose:
         blocks += [layout.lines("  - ", each) for each in attackers_in_words(attacks)]
-    screen_or_all(first, [*blocks, *as_read(read)], verbose)
+    screen_or_all(first, [*blocks, *how_it_was_read(read)], verbose)
 
 
 def _best(attacks: Sequence[record.AttackResult]) -> list[str]:

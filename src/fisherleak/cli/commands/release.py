@@ -13,7 +13,7 @@ from fisherleak.cli import _common as common
 from fisherleak.cli import _layout as layout
 from fisherleak.cli import _options as flags
 from fisherleak.cli._common import printable
-from fisherleak.cli._print import as_read, even, say_reading, screen_or_all
+from fisherleak.cli._print import even, how_it_was_read, say_reading, screen_or_all
 from fisherleak.cli._wording import told
 from fisherleak.training.defaults import DEFAULT_L2
 
@@ -199,7 +199,7 @@ def show_release(card: dict[str, Any], cost: Tradeoff, model: str, read: Sequenc
     signed = f"Signed: 'fisherleak verify {printable(model)} --key PUB' checks it, with your public key as PUB."
     blocks = [layout.lines("", each) for each in _beware(card, cost)]
     blocks += [layout.lines("", signed)] if "signature" in card else []
-    blocks += [said[0].split("\n"), *(layout.lines("  - ", each) for each in said[1:]), *as_read(read)]
+    blocks += [said[0].split("\n"), *(layout.lines("  - ", each) for each in said[1:]), *how_it_was_read(read)]
     count = number(len(card["assumptions"]))
     more = ["", f"-v prints all {count} assumptions; they are on the model card too."]
     screen_or_all(first, blocks, verbose, more=more)
