@@ -33,7 +33,7 @@ from fisherleak.auditing.confirmations import Confirmation, confirm
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.run import audit_trained
 from fisherleak.auditing.unconfirmed_on_cards import GIVEN, SOURCE
-from fisherleak.engine.noise import Gaussian
+from fisherleak.engine.noise import Bounded, Gaussian, Laplace
 from fisherleak.engine.noise.add_noise_and_round import grid_below
 from fisherleak.errors import DataError, InvalidInputError
 from fisherleak.models.several import all_parameters
@@ -963,9 +963,7 @@ def test_noise_in_one_place_is_not_confirmed() -> None:
     """Of the right length in all, in one of 27 parameters, and in one of 100."""
 
     def alike(drawn: Any) -> float:
-        found = drawn_alike(Gaussian(0.5), drawn)
-        assert found is not None
-        return found
+        return drawn_alike(Gaussian(0.5), drawn)
 
     assert alike(np.eye(27)[3] * 0.5 * np.sqrt(27)) < UNALIKE
     assert alike(np.eye(100)[3] * 5.0) < UNLIKELY
@@ -973,6 +971,29 @@ def test_noise_in_one_place_is_not_confirmed() -> None:
     honest = [alike(rng.normal(0, 0.5, 27)) for _ in range(300)]
     assert min(honest) > UNALIKE / 10
     assert np.mean(np.array(honest) < 0.05) < 0.1
+
+
+@pytest.mark.parametrize("noise", [Laplace(0.5), Bounded(3.0)], ids=["Laplace", "Bounded"])
+def test_noise_in_one_place_is_not_confirmed_of_other_kinds_either(noise: Any) -> None:
+    """Of 61 coefficients 60 were the exact fit, one was moved by 11 scales, and the length of all was that of the noise."""
+    length = float(np.median(np.linalg.norm(noise.draws(200, 61, np.random.default_rng(1)), axis=1)))
+    assert drawn_alike(noise, np.eye(61)[12] * min(length, 0.99 * getattr(noise, "limit", length))) < UNALIKE
+    for part in (12, 30, 52):  # left out of some, more in the others
+        left_out = noise.draws(1, 61, np.random.default_rng(part))[0]
+        left_out[:part] *= 1e-4
+        assert drawn_alike(noise, left_out) < (UNALIKE if part > 20 else 1.0)
+    rng = np.random.default_rng(0)
+    honest = np.array([drawn_alike(noise, noise.draws(1, 61, rng)[0]) for _ in range(300)])
+    assert honest.min() > UNALIKE / 10
+    assert np.mean(honest < 0.05) < 0.1
+
+
+def test_single_values_of_very_many_parameters_are_compared_in_a_part_of_them() -> None:
+    noise, rng = Laplace(2.0), np.random.default_rng(0)
+    drawn = noise.draws(1, 5000, rng)[0]
+    assert drawn_alike(noise, drawn) > UNALIKE
+    drawn[::4] = 0.0
+    assert drawn_alike(noise, drawn) < UNALIKE
 
 
 def test_an_audit_names_what_was_declared(tmp_path: Path, raw: RawTable) -> None:

@@ -196,8 +196,6 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             None,
         )
     alike = drawn_alike(noise, away)
-    if alike is None:
-        return f"{sentence} This {power}. That every parameter has its part of it was not tested.", True
     if alike < UNALIKE:
         return (
             f"That every parameter has noise of the model card's scale. {sentence} Single values are not like draws of it "

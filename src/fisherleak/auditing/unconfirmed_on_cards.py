@@ -57,7 +57,7 @@ KINDS_GIVEN = (
 NAMED_BEFORE = (
     "Columns and categories that settings name without changing anything: version 0.1.0 wrote all that were given."
 )
-MARK = "The release's mark on its ledger: `fisherleak verify` with the ledger compares it."
+MARK = "The release's number and mark on its ledger: `fisherleak verify` with the ledger compares both."
 SIGNER = (
     "Whose key signed the model card: key and signature can be chosen, in every digit. `fisherleak verify` with the "
     "publisher's key "

@@ -58,25 +58,31 @@ def moved_by_noise_alone(trained: Trained, model: Pipeline, noise: Noise) -> lis
     return found
 
 
-def moved_along_rows(trained: Trained, model: Pipeline, noise: Noise) -> list[tuple[Vector, Noise]]:
+def moved_along_rows(trained: Trained, model: Pipeline, noise: Noise) -> list[tuple[Vector, Any]]:
     """How far a released pipeline is from a fit along the half, and the quarter, of all directions that rows vary in most.
 
     Where columns tell each other, the others change predictions little, and noise in them hides little. The rows choose these
-    directions and the noise does not, so that normal noise is normal there. Of other noise, and of many parameters, none.
+    directions and the noise does not, so that normal noise is normal there, and other noise is compared with its draws. Of
+    many parameters, none.
     """
     by_feature, _ = _moved(trained, model)
     features, classes = by_feature.shape
-    if not noise.normal or by_feature.size > MOST_TURNED:
+    if by_feature.size > MOST_TURNED:
         return []
     (gram,) = sum_rows(lambda X: (_gram(X),), trained.design.X)
     leading = np.linalg.eigh(np.asarray(gram, dtype=np.float64))[1].T[::-1]
-    root, found = noise.unit_information_root(by_feature.size), []
+    root, found = noise.unit_information_root(by_feature.size) if noise.normal else None, []
     places = _places(by_feature.size, features - 1).ravel()
     covariance = None if root is None else np.linalg.inv(root.T @ root)[np.ix_(places, places)]
     for part in (features // 2, features // 4):
         turn = np.kron(leading[:part], contrasts(classes))
-        own = None if covariance is None else np.asarray(turn @ covariance @ turn.T, dtype=np.float64)
-        found += [(turn @ by_feature.ravel(), noise if own is None else Gaussian(noise.scale, own))] if part else []
+        if not noise.normal:
+            own: Any = AlongRows(noise, turn)
+        elif covariance is None:
+            own = noise
+        else:
+            own = Gaussian(noise.scale, np.asarray(turn @ covariance @ turn.T, dtype=np.float64))
+        found += [(turn @ by_feature.ravel(), own)] if part else []
     return found
 
 
@@ -118,6 +124,33 @@ def _turned(by_feature: Vector, noise: Noise, chosen: NDArray[np.bool_], basis: 
     covariance = covariance.reshape(len(places), outputs, len(places), outputs)
     own = np.einsum("ak,ikjl,bl->iajb", basis, covariance, basis).reshape(away.size, away.size)
     return away, Gaussian(noise.scale, np.asarray(own, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class AlongRows:
+    """Noise on all parameters as some directions see it: its draws, turned; for lengths, which need no density."""
+
+    noise: Noise
+    turn: Vector
+
+    normal = False
+
+    @property
+    def scale(self) -> float:
+        return self.noise.scale
+
+    def rescaled(self, scale: float) -> Self:
+        return replace(self, noise=self.noise.rescaled(scale))
+
+    def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
+        return np.asarray(self.noise.draws(count, self.turn.shape[1], rng) @ self.turn.T)
+
+    def record(self) -> Json:
+        return self.noise.record() | {"turn": self.turn.tolist()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(noise_from_record(record), np.asarray(record["turn"]))
 
 
 @dataclass(frozen=True)

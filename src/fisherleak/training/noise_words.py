@@ -33,6 +33,8 @@ NOTICED = 0.95
 """How likely noise of another scale must be noticed for it to be said that it would be."""
 AT_ONCE = 2**22
 """Values drawn at a time."""
+ALIKE_DRAWS, MOST_SINGLE = 5_000, 2_000
+"""Draws that single values of noise that is not normal are compared with, and of how many parameters."""
 
 
 def as_noise(noise: Any) -> Noise:
@@ -151,20 +153,65 @@ def _to_segment(one: Vector, other: Vector) -> float:
     return float(np.linalg.norm(one + part * along))
 
 
-def drawn_alike(noise: Noise, away: Vector) -> float | None:
-    """How likely values so unlike single draws are, where normal noise moved the parameters; None for other noise.
+def drawn_alike(noise: Noise, away: Vector) -> float:
+    """How likely values so unlike single draws of a noise are.
 
-    In the coordinates where the noise is N(0, 1) a Kolmogorov-Smirnov test, and the largest value beside that of so many draws:
-    noise that was put into few parameters, and left out of the others, is noticed. Noise that was left out of a few is not, and
-    neither is a direction across all of them.
+    A Kolmogorov-Smirnov test of all values, and the largest beside that of so many draws: noise that was put into few
+    parameters, and left out of the others, is noticed. Noise that was left out of a few is not, and neither is a direction
+    across all of them. Normal noise is tested in the coordinates where it is N(0, 1). Any other is compared with
+    ``ALIKE_DRAWS`` draws, which tell no probability below their inverse; of very many parameters some are taken at random.
     """
-    if not noise.normal:
-        return None
-    root = noise.unit_information_root(away.size)
-    values = (away if root is None else root @ away) / noise.scale
-    largest = 2.0 * away.size * scipy.stats.norm.sf(np.abs(values).max())
+    if noise.normal:
+        root = noise.unit_information_root(away.size)
+        values = (away if root is None else root @ away) / noise.scale
+        unlike = float(scipy.stats.kstest(values, "norm").pvalue)
+        largest = 2.0 * away.size * scipy.stats.norm.sf(np.abs(values).max())
+    else:
+        chosen = np.random.default_rng().permutation(away.size)[:MOST_SINGLE]
+        law = _single_law(type(noise), json.dumps(noise.rescaled(1.0).record(), sort_keys=True), away.size)
+        unlike, largest = law.chances(away[np.sort(chosen)] / noise.scale)
     # twice the smaller of two p-values (Bonferroni)
-    return min(1.0, 2.0 * min(float(scipy.stats.kstest(values, "norm").pvalue), float(largest)))
+    return min(1.0, 2.0 * min(unlike, float(largest)))
+
+
+@dataclass(frozen=True)
+class SingleLaw:
+    """How single values of a noise at scale 1 are spread, and how far those of single draws are from that."""
+
+    values: Vector
+    """Sorted, of many draws."""
+    distances: Vector
+    """Sorted: the largest difference between the distribution of one draw's values and that of ``values``."""
+    largest: Vector
+    """Sorted: the largest value of one draw."""
+
+    def chances(self, draw: Vector) -> tuple[float, float]:
+        """How often draws are farther from the law than this one, and how often their largest value is larger."""
+        pairs = ((distance_between(draw, self.values), self.distances), (float(np.abs(draw).max()), self.largest))
+        unlike, largest = (
+            (1 + known.size - np.searchsorted(known, found)) / (1 + known.size) for found, known in pairs
+        )
+        return float(unlike), float(largest)
+
+
+def distance_between(draw: Vector, law: Vector) -> float:
+    """The largest difference between the distribution of some values and that of sorted ones (Kolmogorov and Smirnov)."""
+    at = np.searchsorted(law, np.sort(draw)) / law.size
+    steps = np.arange(draw.size + 1) / draw.size
+    return float(max(np.max(steps[1:] - at), np.max(at - steps[:-1])))
+
+
+@functools.lru_cache(maxsize=16)
+def _single_law(kind: type[Noise], record: str, size: int) -> SingleLaw:
+    """Simulated once for each kind of noise and number of parameters."""
+    noise, rng = kind.from_record(json.loads(record)), np.random.default_rng(0)
+    taken = min(size, MOST_SINGLE)
+    law = np.sort(noise.draws(-(-AT_ONCE // (4 * size)), size, rng).ravel())
+    distances, largest = np.empty(ALIKE_DRAWS), np.empty(ALIKE_DRAWS)
+    for k in range(ALIKE_DRAWS):
+        draw = noise.draws(1, size, rng)[0, :taken]
+        distances[k], largest[k] = distance_between(draw, law), np.abs(draw).max()
+    return SingleLaw(law, np.sort(distances), np.sort(largest))
 
 
 def log_ratio(noise: Noise, away: Vector, other: Noise, other_away: Vector) -> float:

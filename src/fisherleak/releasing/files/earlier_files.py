@@ -28,7 +28,7 @@ ON_GRIDS = (
 
 OF_EARLIER = "Of a file of version 0.1.0 and its model card, "
 FREE = OF_EARLIER + "{}: they can carry other data. Release the model again."
-IN_FILE = "the numbers, times, orders and system in the file"
+IN_FILE = "the numbers, times, orders and system in the file, the order of lists on the model card"
 
 
 FIRST_WORDS = {

@@ -361,14 +361,14 @@ def _check_distance(saved: SavedModel, trained: Trained, source: str) -> None:
     away, noise = moved_from_fit(trained, saved.model, saved.noise_on(trained))
     for alone, own in moved_by_noise_alone(trained, saved.model, saved.noise_on(trained)):
         chance = drawn_alike(own, alone)
-        if by_its_noise(own, alone) == "too far" or (chance is not None and chance < UNLIKELY):
+        if by_its_noise(own, alone) == "too far" or chance < UNLIKELY:
             raise InvalidInputError(
                 f"'{saved.path.name}' has parameters that no row of {source} decides (coefficients of declared categories that "
                 "no row has, or what all classes have in common), and its noise does not explain them: they may carry other "
                 "data. Do not pass it on; release the model again."
             )
     found, alike = by_its_noise(noise, away), drawn_alike(noise, away)
-    if found == "yes" and alike is not None and alike < UNLIKELY:
+    if found == "yes" and alike < UNLIKELY:
         raise InvalidInputError(
             f"'{saved.path.name}' has the noise that its model card claims in few of its parameters only: do not pass it on."
         )

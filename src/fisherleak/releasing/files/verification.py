@@ -53,7 +53,7 @@ UNSIGNED = (
 CLAIMS = (
     "What the model card claims about the data: an audit of the table with this released model checks that. The claims are "
     "noise (kind, scale, whether it was given), limit, bounds, scales and centres from rows, number of rows, whether rows were "
-    "reweighted, columns, categories and settings."
+    "reweighted, columns, categories, settings, the name of the table and versions of packages."
 )
 OTHER_NAMES = "Whether the table has the columns that the model card names beside the model's, under {}."
 DECLARED = "Declared bounds of {} columns, in every digit: the publisher gave them. An audit checks that no row is beyond them."
@@ -62,9 +62,8 @@ AS_GIVEN = (
 )
 LEDGER = "The release's number and mark on a ledger: `ledger` checks them."
 OTHER_ENTRIES = (
-    "What the ledger says of other releases. The model card of each shows whether its own entry was changed. Someone "
-    "who holds the "
-    "ledger can change an entry and, where it has no signature, the model card with it."
+    "What the ledger says of releases. Someone who holds the ledger can change its entries, and also this one if they make its "
+    "model card anew (and sign it). The model card of each release shows whether its own entry was changed after that."
 )
 NO_SIGNATURE = (
     "Whether the model card is the one that was released: only a signature shows that. Someone who changes a model "
