@@ -215,7 +215,7 @@ def test_limits_and_outcomes_in_words() -> None:
     known = {rule.what: (rule.known.replace("\N{NO-BREAK SPACE}", " "), rule.passed) for rule in page.rules}
     assert [*known.values()][:2] == [("below ± 2", False), ("above 10 %", False)]
     assert known["η of any row"] == ("at most 0.5", True)
-    assert known["Required, target: dose"] == ("", True)
+    assert known["Required setting, target: dose"] == ("", True)
     assert known["Utility with the noise"] == ("at least −0.5", True)
     assert "σ = 0.25" in page.noise
 

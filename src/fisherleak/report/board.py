@@ -29,7 +29,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 SHARES = {"max_revealed", "max_attack", "max_right", "max_accuracy", "max_gain"}
 """Keys whose limit is a share."""
 OF_VALUE = {
-    "max_revealed": "Share of {} that is revealed, on average",
+    "max_revealed": "Share revealed, on average, of {}",
     "min_error": "Least error of an attacker about {}",
     "max_eta": "η of {}",
     "max_attack": "How often the best attacker guesses correctly: {}",
@@ -166,7 +166,7 @@ def _rule(rule: StatedRule, target: str, one: str) -> BoardRule:
     if rule.section == "require":
         said = ", ".join(map(str, rule.limit)) if isinstance(rule.limit, (list, tuple)) else str(rule.limit)
         said = "" if rule.limit is True else f": {clipped(said, LONGEST)}"
-        return BoardRule(f"Required, {key.replace('_', ' ')}{said}", "", rule.passed)
+        return BoardRule(f"Required setting, {key.replace('_', ' ')}{said}", "", rule.passed)
     if rule.section in ("columns", "label"):
         name = target if rule.column is None else rule.column
         own = OF_VALUE[key].format(EVERY_VALUE[key] if rule.column == EVERY else f"“{clipped(name, LONGEST)}”")
