@@ -167,7 +167,14 @@ SHEETS: dict[str, list[Any]] = {
     "own dates": [datetime(1950, 1, 1) + timedelta(days=k) for k in range(41)],
     "long": [10**9 + 977 * k for k in range(41)],
 }
-ODD_CELLS = [*("x", "?", " ", "05", "2020-01-05", "10:30", "TRUE", "7", "€5"), 5, 5.5, True, None, 12345678901]
+ODD_CELLS: list[Any] = [
+    *("x", "?", " ", "05", "2020-01-05", "10:30", "TRUE", "7", "€5"),
+    5,
+    5.5,
+    True,
+    None,
+    12345678901,
+]
 ODD_CELLS += [datetime(2020, 1, 5), datetime(2020, 1, 5, 3, 4), time(3, 4), timedelta(hours=30)]
 
 

@@ -22,7 +22,7 @@ import openpyxl
 
 import fisherleak as fl
 from attacks_on_us.under_policy import judged
-from fisherleak.tables import read_table
+from fisherleak.tables import Choices, design_of, read_table
 from fisherleak.tables.decide.numbers_in_text import Survey, form_of
 from fisherleak.tables.read.foreign import _labelled
 from fisherleak.tables.read.workbook import FEW_DECIDE
@@ -327,6 +327,8 @@ def test_a_merged_header_that_one_row_places_is_refused(cells: tuple[str, str], 
     rows[9][:2] = cells
     book(rows, "A1:B1")
     assert read_table("t.xlsx").header_by_one_row
+    said = design_of(read_table("t.xlsx"), Choices("y"), held_out=0.0).decided
+    assert any("the header might be read in another place" in each for each in said)
     status, err = gated("t.xlsx", POLICIES["rows"], bounds=())
     assert status == 2
     assert "Without one row the header of" in err

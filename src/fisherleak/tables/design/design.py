@@ -177,6 +177,11 @@ class Design:
                 f"Without {whose} the categories of these columns might be written in another way, which a release shows: "
                 f"{named}. `drop` leaves them out."
             )
+        if self.header_by_one_row:
+            sentences.append(
+                "Without one row the header might be read in another place, which a release shows. `header` says that it "
+                "is the first line."
+            )
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
             sentences.append(
