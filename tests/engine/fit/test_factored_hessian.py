@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fisherleak as fl
-from fisherleak._support.arrays import cholesky_inverse
+from fisherleak._support.arrays import cholesky_inverse, namespace
 from fisherleak.engine.fit import risk as risk_module
 from fisherleak.engine.fit.factored_hessian import Wide, factorise, triangle_of
 
@@ -102,7 +102,7 @@ def test_a_triangle_of_a_singular_hessian_is_refused_as_its_inverse_is() -> None
 
 def test_the_inverse_of_a_matrix_larger_than_a_block_of_its_mirror_is_symmetric() -> None:
     X = np.random.default_rng(5).standard_normal((400, 150))
-    found = cholesky_inverse(X.T @ X, np)
+    found = cholesky_inverse(X.T @ X, namespace(X))
     assert found is not None
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(found, np.linalg.inv(X.T @ X), rtol=1e-9, atol=1e-14)

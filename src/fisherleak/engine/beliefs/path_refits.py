@@ -203,12 +203,13 @@ class Paths:
         r"""R, U^T m and \|m\|^2 - \|U^T m\|^2 of each direction: U R is the metric in the span, m that of e_perp."""
         assert self.span is not None
         U, R = np.linalg.qr(self._metric @ (self.span.basis / self.span.root[:, None]))
-        parts, start = [], 0
+        # in its own order once, which products by entries ask for
+        metric, parts, start = np.ascontiguousarray(self._metric.T), [], 0
         for some in self._some():
             within, length = (each[start : start + len(some)] for each in self._outside)
             start, far = start + len(some), np.where(length > 0, length, 1.0)[:, None]
             # M e_perp from M e, which has few entries, and from the span
-            whole = times(some / self.span.root**2, self._metric.T) / far
+            whole = times(some / self.span.root**2, metric) / far
             m = np.where(length[:, None] > 0, whole - (within / far) @ (U @ R).T, 0.0)
             along = m @ U
             parts.append((along, np.maximum((m**2).sum(axis=1) - (along**2).sum(axis=1), 0.0)))

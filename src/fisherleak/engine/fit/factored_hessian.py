@@ -214,7 +214,7 @@ def triangle_of(hessian: NDArray[np.float64], names: Sequence[str]) -> Triangle:
     """The same for steps alone, of NumPy; the condition number it is refused by is LAPACK's estimate."""
     scale, scaled = _scaled(hessian, names)
     potrf, pocon = get_lapack_funcs(("potrf", "pocon"), (scaled,))
-    norm = _one_norm(scaled, np)
+    norm = _one_norm(scaled, namespace(scaled))
     lower, failed = potrf(scaled.T, lower=1, clean=0, overwrite_a=1)  # symmetric, and in LAPACK's order: in place
     if not failed:
         reciprocal, failed = pocon(lower, norm, uplo="L")

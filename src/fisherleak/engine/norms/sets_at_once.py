@@ -80,7 +80,10 @@ class _Set:
         part, moves, there = J.model.scores(X, y, weights), J.moves(), gaps_of(attributes, J.B)
         E = np.asarray(J.map(attributes).after(np.eye(J.width)))
         return cls(
-            *(np.asarray(each) for each in (part.x, part.r, part.A, part.omega)),
+            x=np.asarray(part.x),
+            r=np.asarray(part.r),
+            A=np.asarray(part.A),
+            omega=np.asarray(part.omega),
             g=None if moves is None or not E.shape[1] else np.asarray(moves(X, weights)),
             there=None if there is None else np.asarray(there(X)),
             E=E,
