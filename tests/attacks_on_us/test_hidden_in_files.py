@@ -27,6 +27,7 @@ pytest.importorskip("skops")
 import pandas
 import skops.io as skops_io
 
+from copies import trusted_types
 from drawn import released_pipeline
 from fisherleak.auditing import confirmations
 from fisherleak.auditing.confirmations import Confirmation, confirm
@@ -41,7 +42,7 @@ from fisherleak.protection.certificates.published_scale import STEP, seven_digit
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
 from fisherleak.releasing.cards import signatures
 from fisherleak.releasing.cards.card_fields import SETTINGS as SETTINGS_FIELDS
-from fisherleak.releasing.cards.cards import card_of, limited_words, model_of, sentences_of, trusted_types
+from fisherleak.releasing.cards.cards import card_of, limited_words, model_of, sentences_of
 from fisherleak.releasing.cards.names_on_cards import as_on_card, canonical_settings
 from fisherleak.releasing.cards.signatures import card_path, card_text, sealed
 from fisherleak.releasing.files import model_files, rebuilt_files

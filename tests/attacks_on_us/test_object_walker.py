@@ -19,7 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 import fisherleak as fl
 from attacks_on_us.walker import copied_with_noise, leaves
-from fisherleak.releasing.cards.cards import trusted_types
+from copies import trusted_types
 from fisherleak.releasing.files.released_files import save_model
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import fisherleak as fl
 from attacks_on_us.test_object_walker import differing, unaccounted
-from fisherleak.releasing.cards.cards import trusted_types
+from copies import trusted_types
 from fisherleak.releasing.files.released_files import save_model
 from fisherleak.tables import from_frame, read_table
 from fisherleak.training.trained_model import Settings

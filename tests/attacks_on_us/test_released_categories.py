@@ -21,10 +21,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import fisherleak as fl
-from fisherleak.releasing.cards.cards import TRUSTED
+from copies import trusted_types
 from fisherleak.releasing.files.released_files import save_model
 from fisherleak.tables import from_frame, read_table
-from fisherleak.training.model_kinds import KINDS
 from fisherleak.training.pipelines import own_parameters
 from fisherleak.training.trained_model import Settings, train
 from releasable import POOLED
@@ -191,7 +190,7 @@ def saved(folder: Path, table: pd.DataFrame, **options: Any) -> Any:
     settings = Settings("y", held_out=0.0, categories=("code",), missing=options.pop("missing", "impute"))
     noise = fl.Gaussian(1e-6)
     save_model(read_table(folder / "t.parquet"), settings, folder / "m.skops", noise=noise, overwrite=True, **options)
-    return io.load(folder / "m.skops", trusted=sorted(TRUSTED.union(*(kind.holds for kind in KINDS))))
+    return io.load(folder / "m.skops", trusted=sorted(trusted_types()))
 
 
 def first_of(table: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
@@ -313,7 +312,7 @@ def test_codes_that_are_not_written_as_small_numbers_stay_what_they_are(codes: A
 def test_files_predict_where_this_package_is_not(tmp_path: Path) -> None:
     model = saved(tmp_path, TABLE)
     TABLE.assign(code=TABLE["code"].astype(str)).to_parquet(tmp_path / "people.parquet")
-    trusted = sorted(TRUSTED.union(*(kind.holds for kind in KINDS)))
+    trusted = sorted(trusted_types())
     program = (
         "import sys; sys.modules['fisherleak'] = None; import pandas, skops.io, numpy; "
         "model = skops.io.load('m.skops', trusted=[t for t in skops.io.get_untrusted_types(file='m.skops') if t in "

@@ -23,17 +23,16 @@ import pandas
 import skops.io as skops_io
 from sklearn.pipeline import Pipeline
 
-from copies import copied_release
+from copies import copied_release, trusted_types
 from fisherleak.cli import main
 from fisherleak.engine.noise import grid_of
 from fisherleak.errors import InvalidInputError
 from fisherleak.protection.certificates.published_scale import STEP, nearest_on_grid, seven_digits
-from fisherleak.releasing.cards.cards import TRUSTED, one_where_alike, sentences_of
+from fisherleak.releasing.cards.cards import one_where_alike, sentences_of
 from fisherleak.releasing.cards.signatures import card_path, card_text, digest_of, sealed
 from fisherleak.releasing.files.model_files import ModelFile
 from fisherleak.releasing.files.released_files import load_model, retrain
 from fisherleak.tables import read_table
-from fisherleak.training.model_kinds import KINDS
 from fisherleak.training.noise_words import from_card
 from fisherleak.training.pipelines import PublicModel, framed, own_parameters, parameters_as_released, pipeline_with
 from fisherleak.training.trained_model import Settings
@@ -47,7 +46,7 @@ FAST = ("--draws", "4", "--no-attacks")
 
 def load(path: Path) -> Any:
     untrusted = skops_io.get_untrusted_types(file=path)
-    assert set(untrusted) <= TRUSTED.union(*(kind.holds for kind in KINDS))
+    assert set(untrusted) <= trusted_types()
     return skops_io.load(path, trusted=untrusted)
 
 
