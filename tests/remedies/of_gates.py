@@ -58,7 +58,8 @@ def standardised(declared: bool = False) -> fl.ModelAudit:
     centre, scale = public_units(float(frame.a.mean()), float(frame.a.std(ddof=0)))
     frame["a"] += (round(centre / scale) + 0.5) * scale - frame.a.mean() + 1e-4
     y = pandas.Series(frame.a + rng.normal(size=400), name="y")
-    model, noise = fitted(StandardScaler(), Ridge(1.0), X=frame, y=y), fl.Gaussian(1.0)
+    model = fitted(StandardScaler(), Ridge(1.0), X=frame, y=y)
+    noise: Any = fl.Gaussian(1.0)
     if declared:
         bounds: Any = {"a": (-6.0, 6.0), "b": (-6.0, 6.0), "label": (-9.0, 9.0)}
         noise = fl.calibrate(fl.measure(model, frame, y, public="nothing"), 3.0, over="any-record", bounds=bounds)

@@ -54,6 +54,10 @@ def with_bounds(shape: str, model: Any = None) -> Any:
     return fl.calibrate(fl.measure(model or SMALL, X, Y), 20.0, "any-record", shape=shape, bounds=BOUNDS)
 
 
+def noisy(scale: float) -> Any:
+    return LEAK.with_noise(fl.Gaussian(scale))
+
+
 def saved_classes(**options: Any) -> Any:
     frame = pandas.DataFrame(np.tile(X, (5, 1)), columns=["x0", "x1", "x2"])
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, tol=1e-10, **options))
@@ -138,7 +142,7 @@ OF_OTHERS: list[Remedy] = [
     ),
     Remedy(
         "in {rounds} runs: raise start.",
-        lambda start: fl.nn.noise_for(lambda noise: LEAK.with_noise(fl.Gaussian(noise)), 0.1, start=start, rounds=1),
+        lambda start: fl.nn.noise_for(noisy, 0.1, start=start, rounds=1),
         {"start": 1e-3},
         {"raise start": {"start": 1e3}},
     ),
