@@ -14,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from fisherleak.engine.norms import sets_at_once
+from fisherleak.engine.norms.largest_eigenvalues import top_by_products
 from fisherleak.leakage.measurement import measurement
 from fisherleak.tables import from_frame
 from fisherleak.training.trained_model import Settings, train
@@ -76,9 +77,8 @@ def test_groups_of_many_parameters_come_from_sets_at_once(monkeypatch: pytest.Mo
 
     def counted(*given: Any, **named: Any) -> Any:
         seen.append(1)
-        return top(*given, **named)
+        return top_by_products(*given, **named)
 
-    top = sets_at_once.top_by_products
     monkeypatch.setattr(sets_at_once, "top_by_products", counted)
     found = leak.by_group(y)
     assert seen == [1]
