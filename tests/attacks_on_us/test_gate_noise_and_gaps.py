@@ -199,6 +199,18 @@ def test_limits_on_every_attack_need_cells_that_are_there(gate: Gate, lacking: A
     assert gate(policy, *bounds, "--missing", "drop", table=lacking)[0] == 1
 
 
+@pytest.mark.parametrize("rule", ["max_revealed = 0.9", "min_error = 1e-9", "max_eta = 1e9"])
+def test_no_rule_on_a_number_passes_where_the_model_uses_who_lacks_it(gate: Gate, rule: str) -> None:
+    """Refits told whether one value was missing 99 % of the time where 9.6 % of it was revealed."""
+    rng = np.random.default_rng(1)
+    table = table_of(300).assign(crp=rng.normal(5, 2, 300).clip(0.1, 15))
+    table = table.assign(crp=table.crp.where(table.index > 30))
+    options = ("--noise", "1e4", "--bounds", "crp=0:15")
+    status, err, _ = gate(f"[columns.crp]\n{rule}\n", *options, table=table)
+    assert (status, "whether a value of it is missing" in err) == (2, True), err
+    assert gate(f"[columns.crp]\n{rule}\n", *options, "--missing", "drop", table=table)[0] == 0
+
+
 @pytest.mark.parametrize("high", [15, 40, 1000])
 def test_what_stands_for_missing_cells_lies_among_the_others(gate: Gate, lacking: Any, high: int) -> None:
     policy = "[columns.crp]\nmax_revealed = 0.9\n"

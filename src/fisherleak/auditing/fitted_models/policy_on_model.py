@@ -18,7 +18,7 @@ from fisherleak._support.arrays import host
 from fisherleak._support.numbers import number
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.auditing.fitted_models.summary_of_leakage import categories_of
-from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_to_model
+from fisherleak.auditing.policy.applied_rules import OF_UNITS, AppliedRules, apply_to_model
 from fisherleak.auditing.policy.disclosed_beside_noise import refuse_scale_of_rows
 from fisherleak.auditing.policy.policy import Policy, policy_of, read_policy
 from fisherleak.auditing.records import Plan
@@ -105,7 +105,7 @@ def apply_to_fitted(
             "is not known, and no rule counts that. Fit without weights, or leave policy out."
         )
     _refuse_fills(policy, model, leak, y)
-    _refuse_clipped(policy, model, leak)
+    _refuse_curved(policy, model, leak)
     _refuse_moved(policy, model, leak, y, settings)
     if has_own_shape(leak.noise):
         raise InvalidInputError(
@@ -165,8 +165,8 @@ def _weighted(fit: Fit) -> bool:
     return weights is not None and bool(np.ptp(host(weights)) > 0)
 
 
-def _refuse_clipped(policy: Policy, model: Any, leak: Leakage) -> None:
-    """Refuse values that a step clips: no small change of them is seen, and etas say nothing of larger ones.
+def _refuse_curved(policy: Policy, model: Any, leak: Leakage) -> None:
+    """Refuse values that a step clips, and limits in units where a step bends: etas say nothing of larger changes.
 
     A value may reach the model by other steps too. Where some step clips, each feature that a value feeds has to move with it.
     """
@@ -187,6 +187,13 @@ def _refuse_clipped(policy: Policy, model: Any, leak: Leakage) -> None:
                 raise InvalidInputError(
                     f"The policy '{policy.source}' cannot be checked for '{attribute.name}': a step clips some of its values, "
                     "and etas say nothing of changes beyond the clip. Fit with clip=False, or leave policy out."
+                )
+            key = next((key for key in OF_UNITS if key in policy.limits_on(attribute.name)), None)
+            if key is not None:
+                raise InvalidInputError(
+                    f"The policy '{policy.source}' limits {key} of '{attribute.name}', in which a step of the model is not "
+                    "affine: etas are about small changes, and say nothing of values farther apart. Use affine steps such as "
+                    "StandardScaler, or leave policy out."
                 )
 
 

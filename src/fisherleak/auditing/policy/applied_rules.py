@@ -494,7 +494,7 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
 
 
 def _check_missing(found: AppliedRules, design: Design) -> None:
-    """Refuse limits on attacks where cells are missing: no attacker guesses that. Refuse a fill that tells them apart."""
+    """Refuse rules where the model uses who lacks a value, which none of them is about. Refuse a fill that tells them apart."""
     policy = found.policy
     every = policy.section("attacks") or "max_attack" in policy.section("columns").get(EVERY, {})
     for feature in design.features:
@@ -506,6 +506,11 @@ def _check_missing(found: AppliedRules, design: Design) -> None:
             raise InvalidInputError(
                 f"The policy '{policy.source}' limits attacks on {on}, and nothing can check whether a value of '{name}' is "
                 f"missing, which the model uses: {remedy}"
+            )
+        if feature.of is not None and found.columns[name]:
+            raise InvalidInputError(
+                f"The policy '{policy.source}' limits what is revealed of '{name}', and the model also uses whether a value of "
+                f"it is missing, which no rule is about: {remedy}"
             )
         if feature.filled and found.columns[name] and _is_far(feature):
             raise InvalidInputError(

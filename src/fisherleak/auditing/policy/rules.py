@@ -42,6 +42,8 @@ UNSTATED_COVARIANCE = (
 )
 OF_VALUES = ("columns", "label")
 """Sections whose rules are about several columns each."""
+FARTHER = 2.0
+"""How many times as much the mean over all values that are believed possible may tell as a small change, without a word."""
 JUDGED_OF_VALUES = ("max_revealed", "min_error", "max_eta", "max_attack")
 """Their rules that a function here judges."""
 NOT_JUDGED = "The rule {} of the policy '{}' cannot be checked. Leave it out."
@@ -112,6 +114,8 @@ def _value(audit: Judged, value: JudgedValue, limits: Sequence[ColumnLimit], sta
             words = f"{words}; spread {number(value.spread, 3)}, {_whence(value.spread, stated)}{audit.fixed_scale}"
         elif value.varies is not None:  # so that a reader notices another unit than that of the limit
             words += f"; the standard deviation of the values is {number(value.varies, 2)}"
+        if not share and value.rms > FARTHER * value.eta and not any(one.key == "max_revealed" for one in limits):
+            words += "; this is about small changes, and values farther apart are told better: add max_revealed"
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         more = _more(audit, ratio, 1.0)
         yield Rule(each.rule, each.limit, found, passed, _with(words, count, audit), count, worst, more)
@@ -143,8 +147,8 @@ def _whence(spread: float, stated: float | None) -> str:
 def _without_share(audit: Judged, name: str) -> str:
     """Why the share of a number that is revealed is not known; categories were refused before anything was measured."""
     why = audit.shares_unknown or (
-        "it has none where a step of the model is not affine, or where the label cannot take every value: limit max_eta or "
-        "min_error"
+        "it has none where a step of the model is not affine, or where the label cannot take every value: use affine steps, or "
+        "limit max_eta or min_error of the label"
     )
     return f"The share of '{name}' that is revealed is not known: {why}."
 
