@@ -20,6 +20,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("skops")
+pytest.importorskip("cryptography")
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from attacks_on_us.test_cards_and_ledgers import card_of, rewritten
 from attacks_on_us.test_hidden_in_files import audited, mended
@@ -278,11 +282,13 @@ def test_a_card_of_the_first_schema_that_is_nested_deep_is_refused(depth: int, m
 
 @pytest.mark.parametrize("mark", ["\ud800", "", "a" * 63, "A" * 64, "ä" * 64, 5], ids=ascii)
 def test_a_mark_that_is_none_is_refused(mark: Any, tmp_path: Path, raw: RawTable) -> None:
-    path, ledger = tmp_path / "m.skops", tmp_path / "ledger"
+    path, ledger, public = (tmp_path / name for name in ("m.skops", "ledger", "public.pem"))
+    private = Ed25519PrivateKey.generate()
+    public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     save_model(raw, FITTED, path, noise=20.0, ledger=ledger, random_state=0)
     card = card_of(path) | {"schema": EARLIER[0], "ledger": {"release": 1, "mark": mark}}
-    card_path(path).write_text(json.dumps(sealed(card)), encoding="utf-8")
-    assert "says wrongly which release on a ledger it is" in str(verify(path, ledger=ledger).failed)
+    card_path(path).write_text(json.dumps(sealed(card, private)), encoding="utf-8")
+    assert "says wrongly which release on a ledger it is" in str(verify(path, public, ledger).failed)
 
 
 @pytest.mark.parametrize("odd", ["NaN", "1e999", "[" * 950 + "]" * 950], ids=["NaN", "infinite", "deep"])

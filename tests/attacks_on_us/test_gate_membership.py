@@ -222,7 +222,7 @@ def test_five_cells_are_a_few_and_six_are_not_but_for_one_person(gate: Gate) -> 
     assert gate(amounts(6), MEMBERS, *GIVEN)[0] == 0
     owned = amounts(6).assign(who=[0] * 8 + [*range(1, 73)])
     required = f'{MEMBERS}[require]\nperson = "who"\n'
-    assert "or the rows of one person, settle" in gate(owned, required, *GIVEN, "--person", "who")[1]
+    assert "or the rows of one person, show" in gate(owned, required, *GIVEN, "--person", "who")[1]
 
 
 def test_a_mark_that_another_column_settles_is_refused_too(gate: Gate) -> None:

@@ -112,7 +112,7 @@ def test_a_row_that_is_known_by_the_columns_of_one_release_carries_what_all_rele
     bound = np.hypot(both.per_example()[4], one.per_example()[4])
     assert exact[4] * (1 - 1e-9) <= etas[4] <= bound * (1 + 1e-5)
     np.testing.assert_allclose(np.delete(etas, 4), np.delete(exact, 4), rtol=1e-9)
-    with pytest.raises(fl.InvalidInputError, match=r"Of row 'new' .* Ledger\.etas"):
+    with pytest.raises(fl.InvalidInputError, match=r"Row 'new' has totals .* Ledger\.etas"):
         ledger.leakage(other, y)
 
 

@@ -81,7 +81,7 @@ OF_GATES: list[Remedy] = [
         },
     ),
     Remedy(
-        "decides whether the target '{target.name}' is a number or a class, other than its values do",
+        "By its values the target '{target.name}' would be of another kind than",
         gate,
         {"policy": EVERY, "table": THREE, "options": f"{WIDE} --bounds y=-9:9 --model linear", "bounded": False},
         {
@@ -92,19 +92,19 @@ OF_GATES: list[Remedy] = [
         },
     ),
     Remedy(
-        "without declared bounds: another value of one {who}",
+        "without declared bounds. Another value of one {who}",
         gate,
         {"policy": AGE, "bounded": False},
         {"with --bounds age=LOW:HIGH": {"options": "--bounds age=0:120"}},
     ),
     Remedy(
-        "which of its categories a release names, which reveals that value at any noise.",
+        "which of its categories a release names. That reveals the value however large the noise is.",
         gate,
         {"policy": CITY, "table": EDGE},
-        {"Declare all of them with --levels": {"options": "--levels city=Bonn,Genua,Kiel"}},
+        {"Declare all categories with --levels": {"options": "--levels city=Bonn,Genua,Kiel"}},
     ),
     Remedy(
-        "and nearly all have one value of it.",
+        "and nearly all rows have the same value",
         gate,
         {
             "policy": EVERY + CHILDREN,
@@ -113,15 +113,15 @@ OF_GATES: list[Remedy] = [
             "bounded": False,
         },
         {
-            "Leave it out with --drop children, and its own rules out of the policy": {
+            "leave the column out with --drop children, and its own rules out of the policy": {
                 "policy": EVERY,
                 "options": "--bounds age=0:120 --bounds y=-90:200 --drop children",
             }
         },
     ),
     Remedy(
-        "without declared bounds: another value of one row can change the public centre or scale, which reveals that value at"
-        " any noise. Use noise of",
+        "without declared bounds: another value of one row can change the public centre or scale, which reveals that value "
+        "however large the noise is. Use noise of",
         standardised,
         {},
         {"Use noise of fl.calibrate(leak, eta=…, over='any-record', bounds={'a': (low, high)})": {"declared": True}},

@@ -23,8 +23,8 @@ from fisherleak.training.trained_model import Settings, train
 from remedies.of_bounds import ENDS, LINEAR
 from remedies.of_files import of_columns, saved_frontier
 from remedies.of_limits import BOUNDS, GAPS, protected
-from remedies.of_models import LEAK, NOISE, RIDGE, C, K, X, Y, fitted, measured
-from remedies.of_noises import POSTERIOR, TWO, reweighted
+from remedies.of_models import LEAK, NOISE, RIDGE, C, X, Y, fitted, measured
+from remedies.of_noises import TWO, reweighted
 from remedies.of_policies import judged
 from remedies.of_tables import RELEASE, T, ran
 from remedies.table import Remedy, limited, refusing
@@ -176,19 +176,13 @@ OF_OTHERS: list[Remedy] = [
         {"fit one model per output": {"y": Y}},
     ),
     Remedy(
-        "noise has a covariance that stays with its rows",
+        "noise has a covariance that was computed from the rows, and a released Fit would show it",
         lambda model=None, shape="hessian": fl.release(model or SMALL, with_bounds(shape)),
         {},
         {
             "release a model of scikit-learn": lambda: fl.release(HEAVY, with_bounds("hessian", HEAVY)),
             "use another `shape`": {"shape": "isotropic"},
         },
-    ),
-    Remedy(
-        "is drawn for models of one output and of several numbers (squared loss)",
-        lambda noise: fl.release(fl.minimise(X, K, "softmax", 0.1), noise),
-        {"noise": POSTERIOR},
-        {"use noise on the parameters, fisherleak.Gaussian": {"noise": NOISE}},
     ),
     Remedy(
         "This release is drawn with random_state: noise that can be drawn again protects nothing.",
@@ -247,7 +241,7 @@ OF_OTHERS: list[Remedy] = [
         {"use a larger penalty": {"l2": 1e5}, "account='weights-fixed'": None},
     ),
     Remedy(
-        "rows have the values of rows that a release had under other ids: use the ids of the recorded releases.",
+        "rows have values that a recorded release had under other ids: use the ids of the recorded releases.",
         renamed,
         {"count": 40},
         {"use the ids of the recorded releases": {"count": 0}, "made with `carry_to`": {"carry": True}},

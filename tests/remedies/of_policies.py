@@ -14,7 +14,7 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, SplineTransformer, StandardScaler
 
 import fisherleak as fl
 from fisherleak.cli import main
@@ -435,6 +435,20 @@ OF_POLICIES: list[Remedy] = [
         filled,
         {"strategy": "constant", "fill_value": -99.0},
         {"Use strategy='mean'": lambda: filled("mean"), "'median'": lambda: filled("median")},
+    ),
+    Remedy(
+        "(add_indicator=True): the model uses who lacks a value, and no rule counts that.",
+        filled,
+        {"add_indicator": True},
+        {"Use add_indicator=False": {"add_indicator": False}},
+    ),
+    Remedy(
+        "in which a step of the model is not affine: etas are about small changes",
+        lambda step: judged(
+            fitted(step, Ridge(1.0)), {"columns": {"x0": {"min_error": 0.001}}, "require": {"public": "preprocessing"}}
+        ),
+        {"step": SplineTransformer(3)},
+        {"Use affine steps such as StandardScaler": {"step": StandardScaler()}},
     ),
     Remedy(
         "cannot be checked for this model: rules are known for a",

@@ -41,7 +41,7 @@ REASONS = {
     "The figures overflow": "Values beyond 1e100, and columns of values below 1e-100, are refused before.",
     "The fit overflows": "Values beyond 1e100, and columns of values below 1e-100, are refused before.",
     "which no bounds admit": "Rows that are not finite are refused before.",
-    "Rows of the table that this release leaves out": "tests/attacks_on_us/test_ledger_cells.py follows it.",
+    "Rows that this release leaves out": "tests/attacks_on_us/test_ledger_cells.py follows it.",
     "The weights of IRFIL differ from one computation": "Two computations of one machine agree.",
 }
 """Why no test follows a remedy, by a part of its refusal."""

@@ -156,7 +156,7 @@ def test_the_audit_speaks_of_people(tmp_path: Path) -> None:
     assert told["rows"] == int((frame.worker == told["id"]).sum())
     page = render(summary)
     assert "of the time about the most exposed person" in page
-    assert "of 40 people it is 60 % or more" in page
+    assert "of 40 people the best attacker is correct 60 % of the time or more" in page
     assert "The people whose membership is most exposed" in page
     assert "people with the largest η, by worker" in page
     assert "40 of 40 people are above it" in page

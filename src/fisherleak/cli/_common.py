@@ -300,8 +300,11 @@ def keep_memory(table: str | None) -> None:
 
     With thousands of columns, arrays of 100 MB come and go by the hundreds. A third of an audit went into fetching their pages.
     """
-    path = None if table is None else Path(table)
-    if sys.platform != "linux" or not (path is None or (path.is_file() and path.stat().st_size <= SMALL_FILE)):
+    try:
+        large = table is not None and Path(table).stat().st_size > SMALL_FILE
+    except (OSError, ValueError):  # whoever reads it says why it cannot be read
+        return
+    if sys.platform != "linux" or large:
         return
     import ctypes
 

@@ -160,7 +160,7 @@ def test_the_noise_that_is_chosen_guards_yes_and_no() -> None:
     assert rows.cells is not None
     vip = [figure.feature.name for figure in result.columns].index("vip")
     assert 0.98 < rows.cells[:, vip].max() * 0.5 / exposure_at(0.1) <= 1
-    assert "spread 1/2" in result.noise.note
+    assert "a standard deviation of 1/2" in result.noise.note
     verdict = verdict_of(summarise(result))
     assert verdict is not None
     assert "A column of two values counts as numeric, with a standard deviation of 1/2" in verdict.lines[-1]

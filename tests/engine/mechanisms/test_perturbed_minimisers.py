@@ -69,8 +69,11 @@ def test_what_is_released_moved_as_far_as_its_hessian_says(unit: float) -> None:
     ("make_it", "match"),
     [
         (lambda: make("logistic", l2=0.0).leak(fl.ObjectivePerturbation(1.0)), "l2 > 0"),
-        (lambda: make("logistic", intercept=True).leak(fl.ObjectivePerturbation(100.0)), "free intercept"),
-        (lambda: make("poisson", intercept=True).leak(fl.ObjectivePerturbation(1e4)), "free intercept"),
+        (
+            lambda: make("logistic", intercept=True).leak(fl.ObjectivePerturbation(100.0)),
+            "the intercept has no penalty",
+        ),
+        (lambda: make("poisson", intercept=True).leak(fl.ObjectivePerturbation(1e4)), "the intercept has no penalty"),
         (lambda: make("pseudo_huber").leak(fl.ObjectivePerturbation(1.0)), "pseudo_huber"),
         (lambda: fl.ObjectivePerturbation(1.0, draws=3), "draws must be"),
         (lambda: fl.release(make("logistic").fit(), fl.ObjectivePerturbation(1.0)), r"rows=\(X, y\)"),

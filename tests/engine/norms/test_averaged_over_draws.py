@@ -135,7 +135,7 @@ def test_calibration_keeps_its_limit_and_scikit_learn_models_are_measured() -> N
     assert leak.with_noise(found).per_example().max() <= limit
     assert found.scale < 4.0
     assert found.draws == 400
-    with pytest.raises(fl.InvalidInputError, match="free intercept"):
+    with pytest.raises(fl.InvalidInputError, match="the intercept has no penalty"):
         fl.calibrate(leak, 1e-3 * limit)
     model = LogisticRegression(C=1 / (len(case.y) * 0.05), tol=1e-10, max_iter=1000).fit(case.X, case.y)
     other = fl.measure(model, case.X, case.y, leak.noise)

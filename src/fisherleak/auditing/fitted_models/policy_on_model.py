@@ -50,6 +50,10 @@ ABOUT_VALUES = ("columns", "label", "attacks", "membership")
 """Sections that names of categories in a release could break at any noise."""
 
 
+CLOSE = 1e-9
+"""Part of a step's slope that rounding explains."""
+
+
 @dataclass(frozen=True)
 class AppliedPolicy:
     """A policy and what it means for one fitted model.
@@ -181,15 +185,21 @@ def _refuse_curved(policy: Policy, model: Any, leak: Leakage) -> None:
             and attribute.columns
             and attribute.name in table.names
         ):
-            moving = np.any(np.asarray(attribute.directions), axis=2)  # of every row, each feature
+            directions = np.asarray(attribute.directions)
+            moving = np.any(directions, axis=2)  # of every row, each feature
             still = ~(np.all(moving, axis=1) if clips else np.any(moving, axis=1))
-            if not pandas.isna(table.column(table.names.index(attribute.name))[still]).all():
+            known = ~np.asarray(pandas.isna(table.column(table.names.index(attribute.name))))
+            if known[still].any():
                 raise InvalidInputError(
                     f"The policy '{policy.source}' cannot be checked for '{attribute.name}': a step clips some of its values, "
                     "and etas say nothing of changes beyond the clip. Fit with clip=False, or leave policy out."
                 )
             key = next((key for key in OF_UNITS if key in policy.limits_on(attribute.name)), None)
-            if key is not None:
+            # an affine step moves all rows alike, and those without a value not at all
+            if (
+                key is not None
+                and np.ptp(directions[known], axis=0).max(initial=0.0) > CLOSE * np.abs(directions).max()
+            ):
                 raise InvalidInputError(
                     f"The policy '{policy.source}' limits {key} of '{attribute.name}', in which a step of the model is not "
                     "affine: etas are about small changes, and say nothing of values farther apart. Use affine steps such as "
@@ -233,6 +243,11 @@ def _refuse_fills(policy: Policy, model: Any, leak: Leakage, y: Any) -> None:
             raise InvalidInputError(
                 f"The policy '{policy.source}' cannot be checked with {type(step).__name__}(missing_values="
                 f"{step.missing_values!r}): cells that it fills are in no rule. Write such cells as missing in the table."
+            )
+        if getattr(step, "add_indicator", False):
+            raise InvalidInputError(
+                f"The policy '{policy.source}' cannot be checked with {type(step).__name__}(add_indicator=True): the model "
+                "uses who lacks a value, and no rule counts that. Use add_indicator=False, or leave policy out."
             )
         if getattr(step, "strategy", None) == "constant":
             raise InvalidInputError(

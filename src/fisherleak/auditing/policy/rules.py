@@ -43,7 +43,7 @@ UNSTATED_COVARIANCE = (
 OF_VALUES = ("columns", "label")
 """Sections whose rules are about several columns each."""
 FARTHER = 2.0
-"""How many times as much the mean over all values that are believed possible may tell as a small change, without a word."""
+"""Times a small change that the mean over all values believed possible tells: from there rules in units go by that mean."""
 JUDGED_OF_VALUES = ("max_revealed", "min_error", "max_eta", "max_attack")
 """Their rules that a function here judges."""
 NOT_JUDGED = "The rule {} of the policy '{}' cannot be checked. Leave it out."
@@ -108,14 +108,18 @@ def _value(audit: Judged, value: JudgedValue, limits: Sequence[ColumnLimit], sta
         if share and not np.isfinite(eta * value.spread):
             yield Rule(each.rule, each.limit, None, False, _without_share(audit, value.name))
             continue
+        # where the mean is not known the derivative is all there is
+        by_change = share or not FARTHER * eta < value.rms < np.inf
         count = value.above[each.key]
+        eta, worst = (eta, worst) if by_change else (value.rms, value.worst_rms)
         found, words, ratio = _measured(each.key, value.name, eta, value.spread, each.limit, audit.anyone)
         if share:
             words = f"{words}; spread {number(value.spread, 3)}, {_whence(value.spread, stated)}{audit.fixed_scale}"
         elif value.varies is not None:  # so that a reader notices another unit than that of the limit
             words += f"; the standard deviation of the values is {number(value.varies, 2)}"
-        if not share and value.rms > FARTHER * value.eta and not any(one.key == "max_revealed" for one in limits):
-            words += "; this is about small changes, and values farther apart are told better: add max_revealed"
+        if not by_change:
+            words += ", at most, over all values that are believed possible: a small change is told less"
+            count = max(count, int(not ratio <= 1.0 + CLOSE))
         passed = count == 0 and ratio <= 1.0 + CLOSE  # a comparison with NaN fails
         more = _more(audit, ratio, 1.0)
         yield Rule(each.rule, each.limit, found, passed, _with(words, count, audit), count, worst, more)

@@ -102,7 +102,7 @@ def release(
         typer.Option(
             "--limit",
             metavar="X",
-            help="Refuse more than this eta over the ledger's releases. Needs --ledger.",
+            help="Refuse a larger eta over all recorded releases. Needs --ledger.",
         ),
     ] = None,
     overwrite: flags.Overwrite = False,

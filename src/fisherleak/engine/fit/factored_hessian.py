@@ -82,6 +82,11 @@ class Triangle:
         found, _ = potrs(self.lower, self.scale * vector, lower=1)
         return np.asarray(self.scale * found)
 
+    @property
+    def whole_factor(self) -> Factor | None:
+        """None: the inverse was not made."""
+        return None
+
 
 @dataclass(frozen=True)
 class Wide:
