@@ -127,7 +127,6 @@ PHRASES = (
     "the column varies by",
     "Numbers count in units",
     "flatters the model",
-    "whatever records within",
     "decimal ones or stand",
     "reveals that value at any noise",
     "what an outsider starts from about",
@@ -136,7 +135,6 @@ PHRASES = (
     "those on what is revealed do",
     "The same as η",
     "is no advice",
-    "nothing is claimed of",
     "rooms above",
     "other room",
 )

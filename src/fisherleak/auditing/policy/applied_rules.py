@@ -263,7 +263,7 @@ def apply_policy(design: Design, settings: Settings, plan: Plan) -> AppliedRules
 
 def apply_to_model(policy: Policy, design: Design, settings: Settings, plan: Plan, leak: Leakage) -> AppliedRules:
     """A policy applied to a model that was fitted elsewhere; ``design`` is how its table would be read."""
-    found, ruled = _applied(policy, design, settings, plan)
+    found, ruled = _applied(policy, design, settings, plan, of_table=False)
     shares = {feature.name for feature in design.features if feature.has_share}
     shares |= set() if design.target.classes else {design.target.name}
     for name in found.with_eta(design):
@@ -281,8 +281,10 @@ def apply_to_model(policy: Policy, design: Design, settings: Settings, plan: Pla
     return found
 
 
-def _applied(policy: Policy, design: Design, settings: Settings, plan: Plan) -> tuple[AppliedRules, set[str]]:
-    """The rules, and the columns whose values they are about."""
+def _applied(
+    policy: Policy, design: Design, settings: Settings, plan: Plan, of_table: bool = True
+) -> tuple[AppliedRules, set[str]]:
+    """The rules, and the columns whose values they are about; ``of_table`` says that the model has the design's features."""
     _check_named(policy, design)
     check_measured(policy, settings)
     check_kinds(policy, design)
@@ -301,7 +303,7 @@ def _applied(policy: Policy, design: Design, settings: Settings, plan: Plan) -> 
     refuse_narrow(design, policy.source, _unstated_spreads(found, design), rows)
     attacked = tuple(_attacked(found, design))
     _check_some(policy, any((*columns.values(), label)), guessable)
-    _check_missing(found, design)
+    _check_missing(found, design, of_table)
     check_marks(policy, design, _in_units(found, design))
     ruled = _ruled(found, design, (*attacked, *(plan.attributes or ())))
     check_settled(policy, design, ruled)
@@ -493,7 +495,7 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
         )
 
 
-def _check_missing(found: AppliedRules, design: Design) -> None:
+def _check_missing(found: AppliedRules, design: Design, of_table: bool) -> None:
     """Refuse rules where the model uses who lacks a value, which none of them is about. Refuse a fill that tells them apart."""
     policy = found.policy
     every = policy.section("attacks") or "max_attack" in policy.section("columns").get(EVERY, {})
@@ -507,7 +509,7 @@ def _check_missing(found: AppliedRules, design: Design) -> None:
                 f"The policy '{policy.source}' limits attacks on {on}, and nothing can check whether a value of '{name}' is "
                 f"missing, which the model uses: {remedy}"
             )
-        if feature.of is not None and found.columns[name]:
+        if of_table and feature.of is not None and found.columns[name]:
             raise InvalidInputError(
                 f"The policy '{policy.source}' limits what is revealed of '{name}', and the model also uses whether a value of "
                 f"it is missing, which no rule is about: {remedy}"

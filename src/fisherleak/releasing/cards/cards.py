@@ -110,8 +110,8 @@ def card_of(
 
 
 HELD = (
-    "The intercept of every class at the columns' centres has the penalty that coefficients have. No row can take that "
-    "penalty away."
+    "The intercept of every class at the columns' centres has the penalty that coefficients have: what every parameter has, "
+    "no row can take away."
 )
 """Said of releases whose intercepts are not free."""
 
@@ -166,18 +166,18 @@ def _scale_words(noise: Noise, whose: str = "row") -> str:
             f"a little about the {whose} that decides it, which eta does not count."
         )
     likely = (
-        f"with a probability of at most {told.probability:g}, if kinds of columns stay as they are"
+        f"with a probability of at most {told.probability:g}, kinds of columns being as they are"
         if told.probability is not None and told.probability < 1
-        else "with a probability that is not known"
+        else "with a probability that nothing is claimed of"
     )
     if whose == "person":
         several = (
             "its row" if told.rows_per_person is None else f"all its rows together, at most {told.rows_per_person}"
         )
         return (
-            f"The limit holds for any person, {several}, whichever records within the bounds under noise these are. The "
-            "noise's scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and "
-            f"replacing the rows of one person changes it {likely}."
+            f"The limit holds for any person, {several}, whatever records within the bounds under noise they are. The noise's "
+            "scale is on a grid of powers of 2^(1/4) with a random offset: small changes of the data never show, and replacing "
+            f"the rows of one person changes it {likely}."
         )
     return (
         "The limit holds for any record within the bounds under noise, in place of any row. The noise's "
@@ -216,7 +216,7 @@ def sentences_of(card: Json) -> list[str]:
         f"{limit}. Standard units count every number in its column's scale.",
         f"{card['counted']} Names, kinds and categories of columns, l2 and the noise are public.",
         "Kinds of columns, and of the model, that were not given with `numbers`, `categories` and `model` follow from the "
-        "rows: one unusual cell, such as a third class, can decide a kind, and eta does not count that.",
+        "rows: one cell unlike all others, such as a third class, can decide one, and eta does not count that.",
         "This is not differential privacy and not anonymity. An audit measures membership.",
         _scale_words(noise, "person" if people else "row"),
         FROM_ROWS if unbounded(card) else FROM_BOUNDS,
@@ -230,7 +230,7 @@ def sentences_of(card: Json) -> list[str]:
         sentences.append(HELD)
     if people:
         sentences.append(
-            "All rows of a person count as one set: attackers know everyone else's rows, and how many rows each "
+            "All rows of a person count as one set: attackers are taken to know everyone else's rows, and how many rows each "
             "person has."
         )
     return [*sentences, *_level_words(card["columns"]), *_weight_words(card["balanced"], people, limited)]

@@ -41,14 +41,6 @@ FIRST_WORDS = {
     "for any record within the bounds under noise": "for whoever could be in the table, within the bounds under noise",
     "it reveals a little about the": "it tells about the",
     "The intercept of every class": "The level of every class",
-    "that coefficients have. No row can take that penalty away.": "that coefficients have: what every parameter has, no row "
-    "can take away.",
-    "with a probability that is not known": "with a probability that nothing is claimed of",
-    "if kinds of columns stay as they are": "kinds of columns being as they are",
-    "whichever records within the bounds under noise these are": "whatever records within the bounds under noise they are",
-    "attackers know everyone else's rows": "attackers are taken to know everyone else's rows",
-    "one unusual cell, such as a third class, can decide a kind": "one cell unlike all others, such as a third class, can "
-    "decide one",
     "Categories of ": "Levels of ",
     "Categories that are not listed": "Levels that are not listed",
     "The noise has the covariance of": "The noise has the shape of",
