@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,15 +14,6 @@ from steady import steady
 # the same cases everywhere, and no time limit per case on loaded machines
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
-
-
-gc.disable()  # until all is loaded
-
-
-def pytest_collection_finish() -> None:
-    """What is loaded by now stays, and need not be looked at again whenever garbage is looked for."""
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -70,9 +70,7 @@ def test_the_card_says_it_and_is_checked(tmp_path: Path, shape: str) -> None:
         card["eta"]["limit_on"] == "every person (by 'worker'), all rows together, at most 4 of them, in standard units"
     )
     assert card["noise"]["calibrated"]["rows_per_person"] == rows_per_person_on(card) == MOST
-    assert any(
-        "any person, all its rows together, at most 4, whichever records" in each for each in card["assumptions"]
-    )
+    assert any("any person, all its rows together, at most 4, whatever records" in each for each in card["assumptions"])
     assert verify(path).failed is None
 
 

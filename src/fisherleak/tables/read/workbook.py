@@ -6,6 +6,7 @@ A column whose cells are numbers and texts is text, as in a CSV file: whether it
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,8 +44,7 @@ def read_workbook(
     book = pandas.ExcelFile(file)
     sheets = tuple(str(name) for name in book.sheet_names)
     name = chosen_sheet(sheets, sheet, source, "sheets")
-    found = pandas.read_excel(book, sheet_name=name, header=None, dtype=object, na_filter=False)
-    rows = found.to_numpy(dtype=object).tolist()
+    rows = _rows_of(book, name)
     filled = [k for k, row in enumerate(rows) if any(_text(cell) for cell in row)]
     of = f"The sheet '{name}' of {source}" if len(sheets) > 1 else source
     try:
@@ -123,6 +123,35 @@ def _framed(
         BY_ONE_ROW: place.by_one_row,
     }
     return frame, (*place.notes, *(unnamed if header is not False else ()))
+
+
+def _rows_of(book: Any, name: str) -> Cells:
+    """All cells of a sheet, rows of one length; those of the old format as pandas has them.
+
+    Others are taken as they are stored: earlier versions of pandas make a truth of every 0 and 1 beside one truth.
+    """
+    import pandas
+
+    if book.engine != "openpyxl":
+        old = pandas.read_excel(book, sheet_name=name, header=None, dtype=object, na_filter=False)
+        return old.to_numpy(dtype=object).tolist()
+    sheet = book.book[name]
+    if book.book.read_only:
+        sheet.reset_dimensions()  # what a file says of them may be wrong
+    rows = [[_stored(cell) for cell in row] for row in sheet.rows]
+    width = max(map(len, rows), default=0)
+    return [[*row, *[""] * (width - len(row))] for row in rows]
+
+
+def _stored(cell: Any) -> Any:
+    """What a cell holds: whole numbers as such, nothing as an empty text, an error as NaN."""
+    if cell.value is None:
+        return ""
+    if cell.data_type == "e":
+        return math.nan
+    if isinstance(cell.value, float) and cell.value.is_integer():
+        return int(cell.value)
+    return cell.value
 
 
 def _called_by_place(names: Sequence[str], used: Sequence[int]) -> tuple[list[str], list[str]]:
