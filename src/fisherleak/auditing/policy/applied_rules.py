@@ -511,8 +511,8 @@ def _check_missing(found: AppliedRules, design: Design, of_table: bool) -> None:
             )
         if of_table and feature.of is not None and found.columns[name]:
             raise InvalidInputError(
-                f"The policy '{policy.source}' limits what is revealed of '{name}', and the model also uses whether a value of "
-                f"it is missing, which no rule is about: {remedy}"
+                f"The policy '{policy.source}' limits what is revealed of '{name}'. The model uses whether a value of it is "
+                f"missing, which no rule is about: {remedy}"
             )
         if feature.filled and found.columns[name] and _is_far(feature):
             raise InvalidInputError(
