@@ -136,6 +136,11 @@ def test_all_rows_of_a_person_are_limited_by_what_is_saved(tmp_path: Path) -> No
     limit = card["eta"]["limit"]
     assert main([*audited, f"{limit:.9g}"]) == 0
     assert main(["verify", str(tmp_path / "m.skops")]) == 0
+    # people that were given with a name are looked for under it
+    whose = pandas.Series(np.arange(ROWS) // 2, name="patient_id")
+    asked(model, person=whose, rows_per_person=2).save(tmp_path / "n.skops", eta=5.0)
+    TABLE.assign(score=Y, patient_id=whose).to_csv(table, index=False)
+    assert main(["audit", str(table), "--released", str(tmp_path / "n.skops"), "--no-attacks"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,11 @@ def save_protected(
 
 
 def _with_person(frame: Any, task: Task) -> str | None:
-    """The name of a new column that says whose row each is; None where every row is a person."""
+    """The column that says whose row each is, by the name that the people were given with; None where each row is a person."""
     if task.groups is None:
         return None
-    name = PERSON
+    given = getattr(task.groups, "name", None)
+    name = given if isinstance(given, str) and given else PERSON
     while name in frame.columns:
         name += "_"
     frame[name] = [str(each) for each in np.asarray(task.groups).tolist()]
