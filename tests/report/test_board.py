@@ -20,7 +20,7 @@ import pandas
 import fisherleak as fl
 from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.policy.policy import SECTIONS, policy_of
-from fisherleak.auditing.report_summary import Stated, StatedRule, Summary, read_summary
+from fisherleak.auditing.report_summary import ConfirmedRelease, Stated, StatedRule, Summary, read_summary
 from fisherleak.report.board import board_of, board_page
 from fisherleak.report.outputs import write_board
 from fisherleak.report.summarise import summary_of_audit
@@ -255,6 +255,15 @@ def test_a_scale_that_rows_decided_is_not_shown(own: Summary) -> None:
         board_of(audited(table(), noise=None, policy=None, attacks=False))
     with pytest.raises(fl.InvalidInputError, match="run the audit again"):
         board_of(replace(own, stated=None))
+
+
+def test_of_a_released_file_the_noise_is_that_of_its_card(own: Summary) -> None:
+    """It said that the least noise for the rows present was added, whatever the card says."""
+    stated = Stated(rules=(), eta=0.5)
+    assert "computed from the data" in board_of(replace(own, stated=stated)).noise
+    said = board_of(replace(own, stated=stated, released=ConfirmedRelease((), (), None))).noise
+    assert "for a limit of 0.5 on the η of every row. The model card has its scale" in said
+    assert "computed from the data" not in said
 
 
 def test_a_kind_of_model_that_one_label_decides_is_refused() -> None:

@@ -145,6 +145,11 @@ def _noise(summary: Summary, stated: Stated) -> str:
         return f"{kind} noise of scale σ = {stated.scale:.6g} is added to every parameter of the model."
     if stated.eta is not None:
         whose = "row" if summary.data.people is None else "person"
+        if summary.released is not None:
+            return (
+                f"{kind} noise was added when the model was released, for a limit of {stated.eta:.6g} on the η of every "
+                f"{whose}. The model card has its scale and covariance, and says for whom the limit holds."
+            )
         return (
             f"The least {kind} noise that keeps the η of every {whose} at {stated.eta:.6g} or below is added to the model's "
             "parameters. Its scale was computed from the data and is not shown."
