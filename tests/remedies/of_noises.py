@@ -66,7 +66,7 @@ def membership(noise: Any = NOISE, model: Any = None, y: Any = Y, **options: Any
 def squared_of_several(c: Any) -> fl.Loss:
     """Half the squared error of several numbers as a record from outside."""
     own = OF_SEVERAL["squared"]
-    return fl.Loss("own", own.value, own.r, own.a, c, own.labels, quadratic=True, frame=np.eye)
+    return fl.Loss("own", own.value, own.r, lambda z, y: own.a(z, y), c, own.labels, quadratic=True, frame=np.eye)
 
 
 def composed(first: Any = LEAK, second: Any = LEAK) -> Any:
