@@ -400,7 +400,7 @@ def test_a_policy_limits_the_move_to_the_other_class_and_not_its_derivative(gate
     rule = rules["label.max_eta"]
     assert rule["value"] == pytest.approx(move / 8, rel=1e-4)
     assert rule["note"] == (
-        "The eta of anyone's 'sick' is at most 7.78; limit 1, per step from one value to another; 1 person fails it."
+        "The eta of anyone's 'sick' is at most 7.78; limit 1, per step from one value to another; the rule fails for 1 person."
     )
 
 
