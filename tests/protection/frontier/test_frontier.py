@@ -113,6 +113,14 @@ def test_groups_are_limited_together() -> None:
     assert found.best().scale == pytest.approx(fl.calibrate(leak, 1.0, "group", groups=person).scale, rel=1e-3)
 
 
+def test_a_column_says_whose_rows_are_whose() -> None:
+    """A name ended in an IndexError."""
+    X_named, person = pandas.DataFrame(X).add_prefix("x").assign(pid=np.arange(len(Y)) // 4), np.arange(len(Y)) // 4
+    options: dict[str, Any] = {"over": "max", "shapes": ["isotropic"], "held_out": 0, "random_state": 0, **ONE}
+    named, given = (fl.protect(Ridge(1.0), X_named, Y, 1.0, person=each, **options) for each in ("pid", person))
+    assert named.best().scale == given.best().scale
+
+
 MODELS: list[tuple[Any, str]] = [
     (make_pipeline(StandardScaler(), Ridge(1.0)), "squared"),
     (LogisticRegression(), "logistic"),

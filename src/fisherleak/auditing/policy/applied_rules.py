@@ -421,8 +421,8 @@ def _stated_spreads(policy: Policy, design: Design, given: Mapping[str, float]) 
     for name, value in stated.items():
         if name not in own:
             raise InvalidInputError(
-                f"The policy '{policy.source}' states a spread of '{name}', which is no numeric column of this model: remove "
-                f"it."
+                f"The policy '{policy.source}' states a spread of '{name}', which is no numeric column of this model: "
+                "remove it."
             )
         if own[name] > OTHER_UNIT * value:
             raise InvalidInputError(

@@ -33,7 +33,7 @@ def get_loss(loss: str | Loss, columns: bool = False) -> Loss:
     else:
         names = ", ".join(dict.fromkeys((*LOSSES, *OF_SEVERAL)))
         raise InvalidInputError(f"loss must be one of {names} or a fisherleak.Loss record; got {loss!r}.")
-    return SEVERAL_NUMBERS if columns and found.unit_curvature else found
+    return SEVERAL_NUMBERS if columns and found.unit_curvature and not found.several else found
 
 
 def check_name(loss: Loss) -> None:

@@ -93,13 +93,14 @@ def protect_arguments(
         raise InvalidInputError("protect fits scikit-learn models, which need rows in memory; X is Dask's.")
     if not (hasattr(X, "iloc") or hasattr(X, "__getitem__")):
         X = np.asarray(X)
+    groups = as_table(X).labels(groups) if isinstance(groups, str) else groups
     named = getattr(y, "name", None)
     y = one_target(estimator, y)
     _check_fittable(estimator, X, y)
     if over == ANY_RECORD and public != "preprocessing":
         estimator = with_public_fills(estimator, X, bounds)
     if public == "nothing" and is_classifier(estimator) and type_of_target(y) in ("binary", "multiclass"):
-        check_common_classes(estimator, y, FEW, as_table(X).labels(groups) if isinstance(groups, str) else groups)
+        check_common_classes(estimator, y, FEW, groups)
     return Task(
         estimator, X, y, limit, over, groups, factors, weighted, known, bounds, public, random_state, target=named
     )
@@ -286,8 +287,9 @@ def protect(
         Whose etas are limited, as in :func:`fisherleak.calibrate`: of any record within the bounds, or of the rows present.
     groups : array of shape (n,), optional
         With ``over="max"``: the person (or group) of each row; the limit is then on everyone (:meth:`Leakage.by_person`).
-    person : array of shape (n,), optional
-        Whose row each is. With "max" as ``groups``; with "any-record" ``rows_per_person`` goes with it.
+    person : str or array of shape (n,), optional
+        Whose row each is, or the column of X that says so.
+        With "max" as ``groups``; with "any-record" ``rows_per_person`` goes with it.
     rows_per_person : int, optional
         How many rows a person may have: the limit is on all of them together, whichever records within the bounds they are.
         A choice among candidates is not counted for people: ``penalties`` must be left out, or name one candidate with
