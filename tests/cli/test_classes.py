@@ -129,7 +129,7 @@ def test_a_release_predicts_from_the_raw_table(tables: Any, capsys: pytest.Captu
     assert np.mean(near.predict(whole) == whole["outcome"]) > 0.5
     capsys.readouterr()
     assert main([*call, "l.skops", "--over", "max", "--eta", "0.5", "--ledger", "l.json"]) == 2
-    assert "a ledger" in capsys.readouterr().err
+    assert "--ledger needs rows without missing values" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -115,7 +115,8 @@ def test_groups_are_limited_together() -> None:
 
 def test_a_column_says_whose_rows_are_whose() -> None:
     """A name ended in an IndexError."""
-    X_named, person = pandas.DataFrame(X).add_prefix("x").assign(pid=np.arange(len(Y)) // 4), np.arange(len(Y)) // 4
+    person = np.arange(len(Y)) // 4
+    X_named = pytest.importorskip("pandas").DataFrame(X).add_prefix("x").assign(pid=person)
     options: dict[str, Any] = {"over": "max", "shapes": ["isotropic"], "held_out": 0, "random_state": 0, **ONE}
     named, given = (fl.protect(Ridge(1.0), X_named, Y, 1.0, person=each, **options) for each in ("pid", person))
     assert named.best().scale == given.best().scale
