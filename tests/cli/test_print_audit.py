@@ -67,7 +67,10 @@ def test_an_audit_prints_one_screen(
     assert re.match(first, lines[2]), lines[2]
     assert "--policy" in options or any(line.startswith("    fisherleak release ") for line in lines)
     assert lines[-1].endswith("-v prints every table")
-    assert any(line.startswith("Most exposed rows: ") or line.startswith("Most exposed people: ") for line in lines)
+    assert any(
+        line.startswith(("Most exposed rows, by their values: ", "Most exposed people, by their values: "))
+        for line in lines
+    )
     longer = fisherleak("audit", people, "--target", "income", "--draws", "4", "-v", *options, "--overwrite")
     assert longer.out.count("\n") > 60
     assert "Under these assumptions:" in longer.out

@@ -103,6 +103,31 @@ def test_no_noise_is_chosen_silently() -> None:
     assert "allow more" not in said(made).cost
 
 
+def test_a_category_is_said_with_hints_of_other_columns_and_without_the_release() -> None:
+    made = sample.summary()
+    made["distinguishable"] = [
+        {"attribute": "sex", "rows": 9, "worst": 0.8, "q95": 0.7, "median": 0.6, "error_least": 0.1},
+    ]
+    attack = {**made["attacks"][0], "attacker": "white-box, other columns", "attribute": "sex"}
+    made["attacks"] = [{**attack, "accuracy": 0.674, "baseline": 0.671}]
+    hints = " With hints from other columns: 67 % on average, 67 % without the release."
+    assert any("most exposed category" in line and line.endswith(hints) for line in said(made).lines)
+    made["attacks"][0]["attribute"] = "another"
+    assert hints not in " ".join(said(made).lines)
+
+
+def test_the_cost_says_how_much_of_the_gain_is_left() -> None:
+    made = sample.summary()
+    curve = made["tradeoff"]
+    curve |= {"baseline": 0.2, "without_noise": 0.6, "higher_is_better": True, "note": ""}
+    for point in curve["points"]:
+        point["utility"] = 0.5
+    made["noise"]["scale"] = curve["points"][0]["scale"]
+    assert ": 75 % of the gain is left." in said(made).cost
+    curve["note"] = "The gain is within its own error."
+    assert "of the gain" not in said(made).cost
+
+
 def test_no_category_is_called_best_beside_others_that_were_not_tried() -> None:
     made = sample.summary()
     made["distinguishable"] = [

@@ -57,7 +57,7 @@ from fisherleak.engine.noise import Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, has_own_shape
 from fisherleak.errors import InvalidInputError
 from fisherleak.releasing.scale_rule import changes_of_scale
-from fisherleak.releasing.table_model import TableModel, read_for_release
+from fisherleak.releasing.table_model import TableModel, check_same_model, read_for_release
 from fisherleak.tables import Design, RawTable, Room, from_frame, read_table
 from fisherleak.training.balancing import reweighted
 from fisherleak.training.defaults import DRAWS
@@ -179,18 +179,8 @@ def _trained_for_release(raw: RawTable, settings: Settings, room: Room) -> tuple
     found = read_for_release(raw, settings, room, stated=True)
     if settings.group is not None:
         alone = read_for_release(raw, replace(settings, group=None), room, stated=True).trained.design
-        if not _same_model(alone, found.trained.design):
-            raise InvalidInputError(
-                f"`group` is '{settings.group}', and a release, which has no groups, would use that column in another way: "
-                "rules checked here would not hold for it. Leave `group` out, or keep all categories of the column with "
-                f"`categories={[settings.group]!r}`."
-            )
+        check_same_model(alone, found.trained.design, settings.group)
     return found.trained, found.settings
-
-
-def _same_model(one: Design, other: Design) -> bool:
-    """Whether two readings of a table, of which one may have left rows out, have the same rows and features."""
-    return (one.n, one.features, one.target) == (other.n, other.features, other.target)
 
 
 def _is_large(raw: RawTable) -> bool:

@@ -254,7 +254,7 @@ def show_audit(
         if summary.released:
             show_confirmation(summary.released, str(released))
     else:
-        ends = [f"{end}  # {MORE}" for end in ends] or [MORE]
+        ends = [f"{end}  # for internal use; {MORE}" for end in ends] or [MORE]
         _show_digest(summary, verdict, [in_options(each) for each in decided])
     emit("\n".join(["", *ends]))
 
@@ -291,7 +291,8 @@ def _found(summary: record.Summary) -> list[str]:
 
 def _exposed_rows(summary: record.Summary) -> str:
     rows = ", ".join(f"{called(row)} (eta {number(row.eta)})" for row in summary.rows[:MOST])
-    return f"Most exposed {'rows' if summary.data.people is None else 'people'}: {rows}" if rows else ""
+    who = "rows" if summary.data.people is None else "people"
+    return f"Most exposed {who}, by their values: {rows}" if rows else ""
 
 
 def _exposed_columns(summary: record.Summary) -> str:
@@ -300,7 +301,7 @@ def _exposed_columns(summary: record.Summary) -> str:
         (each for each in summary.attributes if each.kind == "number"), key=lambda each: -each.exposure(each.eta_max)
     )
     named = ", ".join(f"{each.name} {plus_minus(each.error_least)}" for each in order[:MOST])
-    return f"Most exposed columns (an unbiased attacker's least error): {named}" if named else ""
+    return f"Most exposed columns (an unbiased attacker's least error, in their units): {named}" if named else ""
 
 
 def _costs(summary: record.Summary) -> str:

@@ -24,7 +24,7 @@ from fisherleak.releasing.cards.cards import up_to_the_grid
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, check_enough
 from fisherleak.releasing.cards.names_on_cards import trained_as_read
 from fisherleak.releasing.shaping import check_shape, own_rows_shape, public_rows_shape
-from fisherleak.tables import RawTable, Room
+from fisherleak.tables import Design, RawTable, Room
 from fisherleak.training.balancing import balanced, reweighted
 from fisherleak.training.noise_words import as_noise
 from fisherleak.training.pipelines import PublicModel, own_parameters, parameters_as_released, pipeline_with
@@ -124,6 +124,16 @@ def read_for_release(
         )
     check_enough(trained.design)
     return TableModel(trained, settings)
+
+
+def check_same_model(alone: Design, grouped: Design, group: str) -> None:
+    """Refuse groups of rows that give the model other rows or features; ``alone`` is the table without groups."""
+    if (alone.n, alone.features, alone.target) != (grouped.n, grouped.features, grouped.target):
+        raise InvalidInputError(
+            f"`group` is '{group}', and a release, which has no groups, would use that column in another way: "
+            "rules checked here would not hold for it. Leave `group` out, or keep all categories of the column with "
+            f"`categories={[group]!r}`."
+        )
 
 
 def named_shape(request: ReleaseRequest) -> str:

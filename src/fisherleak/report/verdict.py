@@ -7,9 +7,10 @@ certainty: the share of a number revealed, and for a guess between two answers t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fisherleak._support.numbers import except_for, measured, number, percent, percent_at_most, share, written
+from fisherleak.auditing.records import INFORMED
 from fisherleak.auditing.report_summary import (
     DistinguishableColumn,
     MeasuredUtility,
@@ -276,9 +277,20 @@ def _category(summary: Summary) -> Exposed | None:
     most = max(found, key=lambda apart: apart.worst)
     tried = "" if categories == {apart.attribute for apart in found} else f" of {number(len(found))} tried"
     two = any(column.name == most.attribute and column.categories == 2 for column in summary.data.columns)
-    return _between_two(
-        most, most.attribute, f"The most exposed category{tried} is {most.attribute}", two, _one(summary)
-    )
+    which = f"The most exposed category{tried} is {most.attribute}"
+    exposed = _between_two(most, most.attribute, which, two, _one(summary))
+    hints = _with_hints(summary, most.attribute)
+    return replace(exposed, rest=exposed.rest + hints, line=exposed.line + hints)
+
+
+def _with_hints(summary: Summary, attribute: str) -> str:
+    """How often an attacker is correct who also uses what other columns suggest; nothing where that was not tried."""
+    tried = (each for each in summary.attacks if (each.attacker, each.attribute) == (INFORMED, attribute))
+    found = next(tried, None)
+    if found is None:
+        return ""
+    with_release, without = percent(found.accuracy, EVEN), percent(found.baseline, EVEN)
+    return f" With hints from other columns: {with_release} on average, {without} without the release."
 
 
 def _between_two(apart: DistinguishableColumn, what: str, which: str, two: bool, one: str) -> Exposed:
@@ -352,7 +364,16 @@ def _cost(summary: Summary) -> str:
     gone = "" if at is None or cost.is_useful(at) else f" That is {_gone(cost)}."
     without, where = written(cost.metric, cost.without_noise), cost.label.partition(", on ")[2]
     what = "accuracy " * (cost.metric == "accuracy")
-    return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f' ({where})'}.{gone}"
+    left = "" if gone or cost.note or at is None else _gain_left(cost, at)
+    return f"What it costs: {what}{with_noise} with this noise, {without} without{where and f' ({where})'}{left}.{gone}"
+
+
+def _gain_left(cost: MeasuredUtility, at: float) -> str:
+    """The part that is left of the gain over the baseline, where the model without noise gains."""
+    own, baseline = cost.without_noise, cost.baseline
+    if own is None or baseline is None or not cost.is_useful(own):
+        return ""
+    return f": {share(min((at - baseline) / (own - baseline), 1.0))} of the gain is left"
 
 
 def _baseline(cost: MeasuredUtility) -> str:

@@ -465,6 +465,32 @@ def test_a_released_model_of_visits_is_to_be_released_again(fisherleak: Command,
     assert "repeats" not in fisherleak("audit", visits, "--released", tmp_path / "n.skops", *FAST).out.splitlines()[2]
 
 
+def test_groups_of_a_released_model(fisherleak: Command, people: Path, tmp_path: Path) -> None:
+    """Groups are measured of a file as of a plan with its noise; a group that changes the model is refused."""
+    model, policy = tmp_path / "m.skops", tmp_path / "policy.toml"
+    line = ("--target", "income", "--drop", "person")
+    assert fisherleak("release", people, *line, "--noise", "5", "--out", model).status == 0
+    policy.write_text('[groups]\nmax_ratio = 100\n[require]\ngroup = "city"\n', encoding="utf-8")
+    own = ("--policy", policy, "--group", "city", "--json", *FAST)
+    released = fisherleak("audit", people, "--released", model, *own)
+    planned = fisherleak("audit", people, *line, "--noise", "5", *own)
+    assert (released.status, planned.status) == (0, 0)
+    there, here = (json.loads(done.out)["groups"] for done in (released, planned))
+    assert there == here
+    assert len(here) > 1
+    policy.write_text('[groups]\nmax_ratio = 1.0001\n[require]\ngroup = "city"\n', encoding="utf-8")
+    assert fisherleak("audit", people, "--released", model, *own).status == 1
+    numbers = np.random.default_rng(7).normal(size=(600, 2)).round(3)
+    names = [f"z{k}" if k >= 550 else f"w{k % 4}" for k in range(600)]  # whose fifty small groups lack a value
+    table = pandas.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1], "city": names, "income": numbers.sum(axis=1)})
+    table.assign(b=table.b.where(table.index < 550)).to_csv(people, index=False)
+    kept = ("--target", "income", "--noise", "5", "--missing", "drop", "--out", model, "--overwrite")
+    assert fisherleak("release", people, *kept).status == 0
+    refused = fisherleak("audit", people, "--released", model, *own)
+    assert refused.status == 2
+    assert "would use that column in another way" in refused.err
+
+
 @pytest.mark.long
 def test_the_measure_of_utility_that_leads(fisherleak: Command, visits: Path, tmp_path: Path) -> None:
     line = ("audit", visits, "--target", "sick", "--noise", "0.05", *FAST)

@@ -182,21 +182,20 @@ def _by_limit(audit: Audit, advice: Advice) -> Advice:
     gain = best.utility.utility - cost.constant
     if not (gain > 0 if cost.metric.higher_is_better else gain < 0):
         return advice
-    beside = next((each for each in prices.limits if each.eta == best.eta and each.by_rule != best.by_rule), None)
+    told = audit.membership
+    bare = bool(audit.design.unbounded) and prices.over == ANY_RECORD
+    recognised = bare and told is not None and told.recognised > 0
+    who = "rows" if audit.design.people is None else "people"
+    more = f", and declare `bounds`: without them, {who} can still be recognised" if recognised else ""
     words = [
-        f"Release with `eta={best.eta:g}`. The error of an unbiased attacker is then at least {number(1.0 / best.eta)} "
-        f"standard deviation{'s' * (best.eta != 1)}, for {_promised(audit, prices.over)}. That release has "
-        f"{_written(audit, best)}"
+        f"Release with `eta={best.eta:g}`{more}.",
+        f"For {_promised(audit, prices.over)}, an unbiased attacker's error is then at least {number(1.0 / best.eta)} "
+        f"standard deviation{'s' * (best.eta != 1)}.",
+        f"{'With bounds from your rows it' if bare else 'It'} has {_written(audit, best)}.",
     ]
-    if beside is None:
-        words.append(".")
-    elif best.by_rule:
-        words.append(f" (isotropic noise: {_written(audit, beside)}).")
-    else:
-        words.append(
-            f" (default rule: {_written(audit, beside)}). `shape='isotropic'` was chosen by looking at your data."
-        )
-    return replace(advice, note="".join(words), eta=best.eta)
+    if not best.by_rule:
+        words.append("`shape='isotropic'` was chosen by looking at your data.")
+    return replace(advice, note=" ".join(words), eta=best.eta)
 
 
 def _promised(audit: Audit, over: str) -> str:
@@ -204,8 +203,7 @@ def _promised(audit: Audit, over: str) -> str:
     people = audit.design.people is not None
     if over != ANY_RECORD:
         return "everyone present" if people else "every row present"
-    whose = "any person with records" if people else "any record"
-    return f"{whose} within the bounds{' (taken from your rows)' if audit.design.unbounded else ''}"
+    return f"{'any person with records' if people else 'any record'} within the bounds"
 
 
 def _written(audit: Audit, price: Price) -> str:

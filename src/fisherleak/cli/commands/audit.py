@@ -62,7 +62,7 @@ AS_CODES = (
     "The command takes {} as {}; the figures here take them as numbers. Give --category in the audit to see the "
     "difference."
 )
-THEN_OWN = "Or audit your own table:"
+THEN_OWN = "For your own table, begin with:"
 
 
 @flags.expand_option_groups
@@ -212,7 +212,7 @@ def audit(
         "policy": None if policy is None else read_policy(policy),
     }
     priced: dict[str, Any] = {"over": over, "shape": shape, "rows_per_person": rows_per_person}
-    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "group": group, "person": person}
+    decided: dict[str, Any] = {"target": target, "model": model, "l2": l2, "person": person}
     decided |= {"held_out": held_out, "seed": seed, "public": public}
     decided |= {"missing": missing, **reading}
     found: Confirmation | None = None
@@ -227,7 +227,7 @@ def audit(
                 levels=levels,
                 **{**priced, "over": None if over == "any-record" else over},
             )
-            result, found = _again(released, table, form, room, options)
+            result, found = _again(released, table, form, room, options, group)
         else:
             decided["target"] = common.EXAMPLE_TARGET if table is None and target is None else target
             decided["bounds"] = tuple(common.bounds_from(bounds).items())
@@ -236,7 +236,7 @@ def audit(
                 decided["held_out"] = (
                     0.0  # rules are about the model that a release trains: on all rows, unless told otherwise
                 )
-            settings = common.settings_from(**decided, id=id_)
+            settings = common.settings_from(**decided, id=id_, group=group)
             result = run_audit(common.source_table(table, room, **form), settings, room, **options, **priced)
         summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
@@ -314,7 +314,7 @@ def _with_prices(
 
 
 def _again(
-    path: Path, table: str | None, form: dict[str, Any], room: Room, options: dict[str, Any]
+    path: Path, table: str | None, form: dict[str, Any], room: Room, options: dict[str, Any], group: str | None
 ) -> tuple[Audit, Confirmation]:
     """Audit a released model, fitted again from its table with the noise of its card, and hold the card against that."""
     from fisherleak.auditing.confirmations import confirm, why_unconfirmed
@@ -327,13 +327,14 @@ def _again(
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, room, **form), room)
+    trained = retrain(saved, common.source_table(table, room, **form), room, group)
     noise = saved.noise_on(trained)
     known = {"noise": noise, "noise_note": CARD_NOTE, "released": True, "covariance": covariance_from(saved.card)}
     known["unconfirmed"] = why_unconfirmed(saved, trained, noise)
     known["scale_rule"] = scale_rule(saved, trained, noise)
     plan = Plan(**{**options, **known})
-    audited = audit_trained(trained, saved.settings, plan)
+    settings = saved.settings if group is None else replace(saved.settings, group=group)
+    audited = audit_trained(trained, settings, plan)
     return audited, confirm(saved, audited)
 
 

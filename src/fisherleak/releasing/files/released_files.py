@@ -56,7 +56,13 @@ from fisherleak.releasing.files.rebuilt_files import check_size
 from fisherleak.releasing.files.verification import whole_model
 from fisherleak.releasing.ledgers import marked_part, spend
 from fisherleak.releasing.shaping import own_rows_shape
-from fisherleak.releasing.table_model import checked_request, limited_columns, named_shape, read_for_release
+from fisherleak.releasing.table_model import (
+    check_same_model,
+    checked_request,
+    limited_columns,
+    named_shape,
+    read_for_release,
+)
 from fisherleak.tables import Design, RawTable, Room
 from fisherleak.tables.read.written_cells import written_cells
 from fisherleak.training.balancing import balanced_again, check_balance
@@ -310,8 +316,10 @@ def _check_readable(path: Path) -> None:
         )
 
 
-def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Trained:
+def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None, group: str | None = None) -> Trained:
     """Fit the model again from the table it was released from, and check that the release belongs to it.
+
+    ``group`` names a column whose groups of rows are measured: it must leave the model as it is.
 
     The released parameters must lie from the refit as far as their noise goes. Too near means that there is no noise, too far
     that the model or the table is another. A table that differs by less than the noise hides passes: a checksum of it would
@@ -320,6 +328,7 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     settings = saved.settings
     if saved.card["schema"] == CARD:  # before rows are read: that can change a table in place
         settings = as_read(settings, raw, used_on(saved.card), room)
+    again = replace(raw, parts=tuple(raw.parts))
     trained = train(raw, settings, room)
     if two_digits(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
@@ -336,7 +345,11 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None) -> Train
     check_enough(trained.design)
     _check_names(saved, canonical_settings(settings, raw.names, trained), raw.source)
     _check_distance(saved, trained, raw.source)
-    return trained
+    if group is None or group == settings.group:
+        return trained
+    grouped = train(again, replace(settings, group=group), room, trained).design
+    check_same_model(trained.design, grouped, group)
+    return replace(trained, design=grouped)
 
 
 def _check_names(saved: SavedModel, own: Settings, source: str) -> None:
