@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
 from remedies.of_models import CODED, LEAK, LOGISTIC, PAIRS, C, X, Y, fitted, measured
-from remedies.table import Remedy
+from remedies.table import Remedy, refusing
 
 BOUNDS = {"x0": (-5.0, 5.0), "x1": (-5.0, 5.0), "x2": (-5.0, 5.0), "label": (-8.0, 8.0)}
 CLASSES = measured(LOGISTIC, y=C)
@@ -46,6 +46,17 @@ def saved(**pool: Any) -> Any:
     encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", **pool)
     model = make_pipeline(make_column_transformer((encoder, ["site"])), Ridge())
     best = fl.protect(model, frame, Y, 4.0, shapes=["isotropic"], public="nothing", bounds={"label": (-9.0, 9.0)})
+    with TemporaryDirectory() as folder:
+        return best.save(Path(folder) / "model.skops")
+
+
+def of_use(eta: float = 0.3, wide: float = 12.0, rows: int = 300) -> Any:
+    """The files of a release of one number."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": rng.uniform(-3, 3, rows)})
+    bounds = {"x": (-wide, wide), "label": (-wide, wide)}
+    y = np.clip(frame["x"].to_numpy() + rng.normal(size=rows), -4, 4)
+    best = fl.protect(make_pipeline(StandardScaler(), Ridge()), frame, y, eta, shapes=["isotropic"], bounds=bounds)
     with TemporaryDirectory() as folder:
         return best.save(Path(folder) / "model.skops")
 
@@ -247,6 +258,16 @@ PROTECTED: list[Remedy] = [
         saved,
         {"min_frequency": 0.4},
         {"min_frequency=5": None},
+    ),
+    Remedy(
+        "With such noise the model is on average no better than the baseline",
+        refusing(of_use),
+        {},
+        {
+            "Use a larger `eta`": {"eta": 9.0},
+            "narrower `bounds`": {"wide": 4.0},
+            "more rows": {"rows": 20_000},
+        },
     ),
     Remedy("{rule}; got {given}.{remedy}", protected, {"weightings": "none"}, {"weightings=['none']": None}),
     Remedy(

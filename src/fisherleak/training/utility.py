@@ -69,6 +69,10 @@ class Tradeoff:
         better = gain if self.metric.higher_is_better else -gain
         return gain if better > self.unsure_gain else None
 
+    def is_useful(self, utility: float) -> bool:
+        """Whether a utility is better than the baseline's."""
+        return utility > self.constant if self.metric.higher_is_better else utility < self.constant
+
     def led_by(self, name: str) -> Tradeoff:
         """The same with the measure of this name first, and all others beside it."""
         every = (replace(self, also=()), *self.also)

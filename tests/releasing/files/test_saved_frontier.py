@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -88,6 +89,19 @@ def test_the_limit_of_the_card_is_in_units_of_the_bounds(tmp_path: Path) -> None
     }
     with pytest.raises(fl.InvalidInputError, match="exists"):
         asked(make_pipeline(StandardScaler(), Ridge())).save(tmp_path / "m.skops")
+
+
+def test_a_saved_model_that_is_of_no_use_says_so_and_its_remedy_works(tmp_path: Path) -> None:
+    """By one draw its score can look fine."""
+    noise = pandas.Series(np.random.default_rng(0).normal(size=ROWS), name="score")
+    frontier = asked(make_pipeline(StandardScaler(), Ridge()), y=noise, bounds=BOUNDS | {"label": (-4.0, 4.0)})
+    with pytest.warns(
+        UserWarning, match=r"on average no better than the baseline: R² −\d.*without noise R² 0\.\d+\. Use"
+    ):
+        frontier.save(tmp_path / "m.skops", eta=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked(make_pipeline(StandardScaler(), Ridge())).save(tmp_path / "n.skops", eta=1.0)
 
 
 def with_gaps(**options: Any) -> Any:

@@ -179,8 +179,7 @@ def _by_limit(audit: Audit, advice: Advice) -> Advice:
     best = None if prices is None else prices.best(prices.asked, cost.metric.higher_is_better)
     if prices is None or best is None:
         return advice
-    gain = best.utility.utility - cost.constant
-    if not (gain > 0 if cost.metric.higher_is_better else gain < 0):
+    if not cost.is_useful(best.utility.utility):
         return advice
     told = audit.membership
     bare = bool(audit.design.unbounded) and prices.over == ANY_RECORD

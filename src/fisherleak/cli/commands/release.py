@@ -245,8 +245,7 @@ def _short_assumptions(card: dict[str, Any]) -> list[str]:
 
 def _beware(card: dict[str, Any], cost: Tradeoff) -> list[str]:
     """What to do where the noise leaves nothing of the model."""
-    noisy = cost.points[0].utility
-    if noisy > cost.constant if cost.metric.higher_is_better else noisy < cost.constant:
+    if cost.is_useful(cost.points[0].utility):
         return []
     return [
         "",

@@ -8,6 +8,7 @@ Gaps are filled as ``tables.design.gaps`` says, with the centre of the bounds: a
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -21,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fisherleak._support.grids import units_within
+from fisherleak._support.numbers import measured
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models import Table, as_table
 from fisherleak.models.steps.imputers import has_public_centres
@@ -89,7 +91,7 @@ def save_protected(
         rare=columns.rare,
     )
     place = Path(path)
-    save_model(
+    _, cost = save_model(
         *(from_frame(frame), settings, place),
         eta=eta * min(units),
         bounds=bounds,
@@ -101,6 +103,13 @@ def save_protected(
         ledger=None if ledger is None else Path(ledger),
         limit=limit,
     )
+    noisy, metric = cost.points[0].utility, cost.metric.name
+    if not cost.is_useful(noisy):
+        warnings.warn(
+            f"With such noise the model is on average no better than the baseline: {measured(metric, noisy)}, without noise "
+            f"{measured(metric, cost.without_noise)}. Use a larger `eta`, narrower `bounds`, or more rows.",
+            stacklevel=4,
+        )
     return place
 
 
