@@ -116,6 +116,17 @@ def test_a_category_is_said_with_hints_of_other_columns_and_without_the_release(
     assert hints not in " ".join(said(made).lines)
 
 
+def test_where_no_share_is_known_the_verdict_says_so() -> None:
+    made = sample.summary()
+    unknown = "No share of a numeric value is known here."
+    assert not any(line.startswith(unknown) for line in said(made).lines)
+    made["people"]["measured"] = 0
+    assert any(line.startswith(unknown) for line in said(made).lines)
+    for attribute in made["attributes"]:
+        attribute["kind"] = "category"
+    assert not any(line.startswith(unknown) for line in said(made).lines)
+
+
 def test_the_cost_says_how_much_of_the_gain_is_left() -> None:
     made = sample.summary()
     curve = made["tradeoff"]

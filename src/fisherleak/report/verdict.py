@@ -84,7 +84,8 @@ def verdict_of(summary: Summary) -> Verdict | None:
         told[0] = exposed[0].rest
     if summary.data.repeated is not None:
         headline = f"{summary.data.repeated.note} {headline}"
-    lines = (*_failed(summary), *filter(None, told), *_not_given(summary, limits is None and bool(exposed)))
+    open_ = _not_given(summary, limits is None and bool(exposed))
+    lines = (*_failed(summary), *filter(None, told), *_without_shares(summary), *open_)
     advised = summary.next
     around = (advised.command_for[0], advised.command_for[1]) if advised.command_for else None
     helps = advised.noise is None or advised.eta is not None or _is_useful(summary, advised.noise)
@@ -192,6 +193,14 @@ def _rules(count: int) -> str:
 
 def _one(summary: Summary) -> str:
     return "person" if summary.whose == "people" else "row"
+
+
+def _without_shares(summary: Summary) -> list[str]:
+    """That no share is known, where there are numbers."""
+    numbers = any(attribute.kind == "number" and not attribute.yes_no for attribute in summary.attributes)
+    if not numbers or summary.people is None or summary.people.measured:
+        return []
+    return ["No share of a numeric value is known here. Eta bounds the error of unbiased attackers instead."]
 
 
 def _not_given(summary: Summary, no_limit: bool) -> list[str]:
