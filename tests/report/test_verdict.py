@@ -87,7 +87,7 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
 
 def test_no_noise_is_chosen_silently() -> None:
     made = sample.choices()
-    assert "No noise was given: these figures are for a noise scale of " in said(made).lines[-1]
+    assert "No noise was given: the noise scale is " in said(made).lines[-1]
     words = choices_in_words(made)
     assert [most for _, most, _ in words] == ["90 %", "50 %", "25 %", "10 %", "5.0 %", "2.0 %", "1.0 %"]
     assert words[0][2].endswith("(more than 99 % of the gain over the baseline)")
@@ -110,7 +110,7 @@ def test_a_category_is_said_with_hints_of_other_columns_and_without_the_release(
     ]
     attack = {**made["attacks"][0], "attacker": "white-box, other columns", "attribute": "sex"}
     made["attacks"] = [{**attack, "accuracy": 0.674, "baseline": 0.671}]
-    hints = " With hints from other columns: 67 % on average, 67 % without the release."
+    hints = " Other columns alone give 67 % on average, with the release 67 %."
     assert any("most exposed category" in line and line.endswith(hints) for line in said(made).lines)
     made["attacks"][0]["attribute"] = "another"
     assert hints not in " ".join(said(made).lines)

@@ -311,9 +311,8 @@ def _costs(summary: record.Summary) -> str:
     prices = prices_in_words(summary)
     if prices:
         some = prices if len(prices) <= MOST else prices[1:-1]
-        return f"Limits on the eta of {promise_in_words(summary)}: " + "; ".join(
-            f"{limit} leaves {left.partition(' (')[0]}" for limit, _, left, *_ in some
-        )
+        limits = "; ".join(f"{limit} leaves {left.partition(' (')[0]}" for limit, _, left, *_ in some)
+        return f"Releases with --eta, for {promise_in_words(summary)}: {limits}. A lower limit reveals less."
     choices = [words for words in choices_in_words(summary) if words[2] != "not measured"]
     if not choices or summary.noise.chosen != "default":
         return ""

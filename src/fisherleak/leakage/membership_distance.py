@@ -223,10 +223,10 @@ def recognised_words(
     """How many rows, or people, are recognised by the frame, and the remedy; nothing where there are none."""
     if not count:
         return ""
-    who, whose = "people" if people else "rows", "its" if count == 1 and not people else "their"
+    who, them = "people" if people else "rows", "it" if count == 1 and not people else "them"
     return (
-        f"{count:,} of {total:,} {who} can be recognised with certainty: {whose} removal changes a public scale or centre. "
-        f"{remedy}"
+        f"{count:,} of {total:,} {who} can be recognised with certainty: without {them}, the public scale or centre of a "
+        f"column would differ. {remedy}"
     )
 
 

@@ -24,6 +24,8 @@ MOST_RULES = 3
 EVEN = 0.5
 """The accuracy of a coin, for a guess between two answers."""
 GONE = "no better than the baseline"
+ALL = 0.995
+"""A part that is written as all of it."""
 ISOTROPIC = "isotropic"
 MEMBERSHIP = "Membership (chance 50 %)"
 PRICED = ("Limit on η", "Least error", "Utility", "With isotropic noise", "Covariance, penalty", MEMBERSHIP)
@@ -211,9 +213,12 @@ def _not_given(summary: Summary, no_limit: bool) -> list[str]:
     even = any(attribute.yes_no for attribute in summary.attributes) and summary.choices
     beside = " A column of two values counts as numeric, with a standard deviation of 1/2." if even else ""
     open_ = "Whether the model may be published is open until you set a limit. " if no_limit else ""
-    return [
-        f"{open_}No {given} was given: these figures are for a noise scale of {number(summary.noise.scale)}.{beside}"
-    ]
+    known = summary.people is not None and summary.people.measured
+    scale = number(summary.noise.scale)
+    if known:
+        most = f"reveals at most 10 % of any numeric value{except_for(summary.without_share)}"
+        return [f"{open_}No {given} was given: the noise scale is {scale}, which {most}.{beside}"]
+    return [f"{open_}No {given} was given: these figures are for a noise scale of {scale}.{beside}"]
 
 
 def _number(summary: Summary) -> Exposed | None:
@@ -299,7 +304,7 @@ def _with_hints(summary: Summary, attribute: str) -> str:
     if found is None:
         return ""
     with_release, without = percent(found.accuracy, EVEN), percent(found.baseline, EVEN)
-    return f" With hints from other columns: {with_release} on average, {without} without the release."
+    return f" Other columns alone give {without} on average, with the release {with_release}."
 
 
 def _between_two(apart: DistinguishableColumn, what: str, which: str, two: bool, one: str) -> Exposed:
@@ -378,11 +383,12 @@ def _cost(summary: Summary) -> str:
 
 
 def _gain_left(cost: MeasuredUtility, at: float) -> str:
-    """The part that is left of the gain over the baseline, where the model without noise gains."""
+    """The part that is left of the gain over the baseline, where the model without noise gains and not all of it is left."""
     own, baseline = cost.without_noise, cost.baseline
     if own is None or baseline is None or not cost.is_useful(own):
         return ""
-    return f": {share(min((at - baseline) / (own - baseline), 1.0))} of the gain is left"
+    part = (at - baseline) / (own - baseline)
+    return f": {share(part)} of the gain is left" if part < ALL else ""
 
 
 def _baseline(cost: MeasuredUtility) -> str:

@@ -190,7 +190,7 @@ def _by_limit(audit: Audit, advice: Advice) -> Advice:
         f"Release with `eta={best.eta:g}`{more}.",
         f"For {_promised(audit, prices.over)}, an unbiased attacker's error is then at least {number(1.0 / best.eta)} "
         f"standard deviation{'s' * (best.eta != 1)}.",
-        f"{'With bounds from your rows it' if bare else 'It'} has {_written(audit, best)}.",
+        f"{'With bounds from these rows, that' if bare else 'That'} release has {_written(audit, best)}.",
     ]
     if not best.by_rule:
         words.append("`shape='isotropic'` was chosen by looking at your data.")
