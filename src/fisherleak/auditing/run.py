@@ -146,8 +146,8 @@ def audit(
     over = check_release(over, shape, rows_per_person)
     if policy is not None and (over, shape, rows_per_person) != (ANY_RECORD, None, None):
         raise InvalidInputError(
-            "`over`, `shape` and `rows_per_person` are for releases that an audit compares, and with a policy it compares "
-            "none. Rules are checked at the noise that is audited: leave them out."
+            "`over`, `shape` and `rows_per_person` are for an audit that compares releases. With a policy no releases are "
+            "compared, and rules are checked at the noise of the audit: leave them out."
         )
     plan = Plan(
         *(noise, eta, max_eta, attributes, attacks, balance, draws),
@@ -181,8 +181,8 @@ def _trained_for_release(raw: RawTable, settings: Settings, room: Room) -> tuple
         alone = read_for_release(raw, replace(settings, group=None), room, stated=True).trained.design
         if not _same_model(alone, found.trained.design):
             raise InvalidInputError(
-                f"`group` is '{settings.group}', and a release, which has no groups, would use that column in another way: "
-                "rules checked here would not hold for it. Leave `group` out, or keep all categories of the column with "
+                f"`group` is '{settings.group}'. A release has no groups and would use that column differently, so rules that "
+                "pass here would not hold for it. Leave `group` out, or keep all categories of the column with "
                 f"`categories={[settings.group]!r}`."
             )
     return found.trained, found.settings
@@ -398,7 +398,7 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         if asked and design.lazy:
             raise InvalidInputError(
                 f"`{name}` needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by "
-                "part: leave it out, or take fewer rows, without a cluster and with enough memory (`room`)."
+                "part: leave it out. Or use fewer rows, enough memory (`room`) and no cluster."
             )
     if attributes or balance:
         estimator_for(trained)  # refuses a kind without one
@@ -421,8 +421,8 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
         for feature in design.features:
             if feature.name in asked and feature.of is not None:
                 raise InvalidInputError(
-                    f"`attributes` names '{feature.name}', which shows who lacks '{feature.of}' and is read off it: name "
-                    f"'{feature.of}'."
+                    f"`attributes` names '{feature.name}', a feature that only says where '{feature.of}' is missing: "
+                    f"name '{feature.of}'."
                 )
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]

@@ -120,7 +120,7 @@ def read_for_release(
     if not is_share(settings.held_out):
         raise InvalidInputError(
             f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "
-            f"{MOST_HELD_OUT:g} in hundredths. Give such a share, or 0."
+            f"{MOST_HELD_OUT:g} in steps of 0.01. Give such a share, or 0."
         )
     check_enough(trained.design)
     return TableModel(trained, settings)
