@@ -310,8 +310,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
         return _admitted(saved, audit, limit, words)
     if limit > ROUNDED_UP * largest:
         return (
-            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for "
-            "a limit of "
+            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise fits a limit of "
             f"{largest:.2g}: one of them was changed.",
             False,
         )
@@ -334,8 +333,8 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, words: str) -> tupl
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
         return (
             f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for any record within the "
-            "bounds, and "
-            f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
+            "bounds. That needs "
+            f"a noise scale of {number(needed)}, and the model has {number(saved.scale)}.",
             False,
         )
     claimed = saved.card["noise"]["calibrated"]
@@ -460,8 +459,8 @@ def penalty_confirmed(
     known = near_lines(fits.noise, fits.away)
     if known is not None and known.found < known.low:
         return (
-            f"'{name}' lies {known.found:.2g} times as far from fits with `l2` of about {fits.likeliest:g} as noise of the "
-            f"card's scale goes, and at least {known.low:.2g} times would come from such noise: it holds less noise than its "
+            f"'{name}' is at a distance of {known.found:.2g} from fits with `l2` of about {fits.likeliest:g} (1 is typical of "
+            f"noise of the model card's scale), and such noise gives at least {known.low:.2g}. It holds less noise than its "
             f"model card claims, and was not fitted with `l2={l2:g}`. Do not pass it on.",
             False,
         )
