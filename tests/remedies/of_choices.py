@@ -111,7 +111,7 @@ OF_CHOICES: list[Remedy] = [
         {"Give other rows": {"shape": PUBLIC}, "use `shape='hessian'`": {"shape": "hessian"}},
     ),
     Remedy(
-        "takes a system of {unknowns} unknowns",
+        "follows from a system of {unknowns} unknowns",
         of_size,
         {"shape": "least-loss"},
         {
@@ -322,7 +322,7 @@ OF_CHOICES: list[Remedy] = [
         {"leave such rows out": {"X": X, "y": Y}, "account='weights-fixed'": None},
     ),
     Remedy(
-        "is known only if the limited rows need noise on every parameter.",
+        "is known only if the limits decide the noise on every parameter.",
         lambda attributes=("x0",), shape="least-loss": fl.counted(
             fl.measure(fl.minimise(ONE, [3.0], l2=0.1), ONE, [3.0]), 1.0, shape, attributes=attributes
         ),

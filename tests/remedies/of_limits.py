@@ -80,7 +80,7 @@ CALIBRATED: list[Remedy] = [
         {"accuracy=0.9": None, "pass a leakage from fisherleak.measure": {"leakage": LEAK, "eta": 1.0}},
     ),
     Remedy(
-        "and random_state limit eta: leave them out with accuracy=.",
+        "and random_state belong to a limit on eta: leave them out with accuracy=.",
         fl.calibrate,
         {"leakage": ATTACK, "accuracy": 0.9, "gap": 0.1},
         {"leave them out": lambda: fl.calibrate(ATTACK, accuracy=0.9)},

@@ -394,7 +394,7 @@ OF_NOISES: list[Remedy] = [
         {"leave rows out": None},
     ),
     Remedy(
-        "a limit on accuracy needs a closed form, and {type(noise).__name__} has none: limit eta, or use",
+        "A limit on accuracy needs a closed form, and {type(noise).__name__} has none: limit eta, or use",
         lambda noise: attacked(fl.attacks.WhiteBox).certain_accuracy(noise),
         {"noise": fl.Posterior(1.0)},
         {"use fisherleak.Gaussian": {"noise": G}},

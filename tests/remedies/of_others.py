@@ -214,7 +214,7 @@ OF_OTHERS: list[Remedy] = [
         "and a model with a model card fills them with the centre of its bounds",
         lambda step: saved_frontier(make_pipeline(step, StandardScaler(), Ridge())),
         {"step": SimpleImputer(strategy="constant", fill_value=1.0)},
-        {"use SimpleImputer()": {"step": SimpleImputer()}},
+        {"Use SimpleImputer()": {"step": SimpleImputer()}},
     ),
     Remedy(
         "cannot be on a model card yet: leave {wrong[0]} at its default.",

@@ -379,8 +379,8 @@ def _check(X: Any, noise: Any, max_eta: float | None, policy: Policy | None) -> 
         )
     if policy is not None and noise is None:
         raise InvalidInputError(
-            "policy needs a noise to test: add noise=fl.Gaussian(scale). Noise that is chosen to meet the "
-            "policy would always pass."
+            "policy needs a noise to test: add noise=fl.Gaussian(scale). Noise that is chosen by the "
+            "policy under test would always pass."
         )
     if max_eta is None:
         return

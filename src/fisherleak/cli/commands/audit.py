@@ -30,8 +30,8 @@ __all__ = ["audit"]
 
 CARD_NOTE = "The scale is that of the released model, from its model card; the model was fitted again from the table."
 NOTHING_TO_TEST = (
-    "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one. Noise that is chosen to "
-    "meet the limit would always pass."
+    "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one. Noise that is chosen by "
+    "the limit under test would always pass."
 )
 RENAMED = (
     "The rules of the policy '{}' use names of columns, and with --header or --no-header, --columns could replace "

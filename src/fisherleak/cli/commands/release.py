@@ -71,7 +71,7 @@ def release(
             "--l2",
             metavar="X",
             help=f"Penalty per row on standardised coefficients (default: {DEFAULT_L2:g}; with --eta for any record within "
-            f"the bounds, {DEFAULT_L2:g} or more, computed from public numbers).",
+            f"the bounds, {DEFAULT_L2:g} or more, computed from numbers of the model card).",
         ),
     ] = None,
     reading: flags.Reading,
@@ -115,7 +115,7 @@ def release(
     """Train a model, add noise that keeps a limit, save it with its model card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
-    Without --l2, the penalty is computed from public numbers. The model card says how.
+    Without --l2, the penalty is computed from numbers of the model card, which says how.
 
     \b
     Examples:

@@ -312,8 +312,8 @@ def calibrate(
         others = (eta, attributes, label, groups, bounds, gap, person, rows_per_person, random_state)
         if any(given is not None for given in others):
             raise InvalidInputError(
-                "eta, attributes, label, groups, bounds, gap, person, rows_per_person and random_state limit eta: "
-                "leave them out with accuracy=."
+                "eta, attributes, label, groups, bounds, gap, person, rows_per_person and random_state belong to a limit on "
+                "eta: leave them out with accuracy=."
             )
         return least_noise_against(leakage, accuracy, over, shape)
     leakage, over = _of_a_leakage(leakage), read_over(over, OVER)

@@ -32,7 +32,7 @@ from fisherleak.releasing.ledgers import recorded_on
 from fisherleak.releasing.shaping import covariance_words
 
 WHOLE = (
-    "The file is the one that follows from its model card and parameters, and the model card has exactly the usual fields. "
+    "The file is the one that follows from its model card and parameters, and the model card has no unusual fields. "
     "Nothing else is in either. The file was built again and compared byte for byte, or node by node where other versions of "
     "scikit-learn or skops wrote it. Names, categories and settings are as the publisher gave them; an audit checks them "
     "against the table."
@@ -55,7 +55,7 @@ CLAIMS = (
     "noise (kind, scale, whether it was given), limit, bounds, scales and centres from rows, number of rows, whether rows were "
     "reweighted, columns, categories, settings, the name of the table and versions of packages."
 )
-OTHER_NAMES = "Whether the table has the columns that the model card names under {}, and the model does not use."
+OTHER_NAMES = "Whether the table has the columns that only {} of the model card names: the model does not use them."
 DECLARED = (
     "The exact declared bounds (columns: {}): the publisher gave them. An audit checks that no row is beyond them."
 )
