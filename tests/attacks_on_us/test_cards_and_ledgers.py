@@ -203,7 +203,7 @@ def test_a_card_names_columns_once(named: Path, people: Any) -> None:
     assert settings["levels"] == [["city", ["Bern", "Genf"]], ["code", ["1", "2", "3", "4"]]]
     found = audited(named, from_frame(people))
     assert found.failed is None
-    (said,) = [each for each in found.unconfirmed if each.startswith("Settings that the table does not decide")]
+    (said,) = [each for each in found.unconfirmed if each.startswith("The exact values of settings")]
     assert "l2, levels, decimal, unite, keep_total" in said
     assert any("under settings.levels, settings.decimal" in each for each in verify(named).unchecked)
 
@@ -321,7 +321,7 @@ def test_the_mark_of_a_ledger_covers_the_card(on_ledger: tuple[Path, Path]) -> N
     assert (
         verify(path, ledger=ledger)
         .confirmed[-1]
-        .endswith("as number 1 of 1: file, model card and what was recorded of it.")
+        .endswith("as number 1 of 1: file, model card and the ledger's own entry.")
     )
     grid = float(grid_of(Gaussian(2.1), 3)[0])
     rewritten(path, lambda card: card["noise"].update(scale=2.1))

@@ -212,13 +212,15 @@ GIVEN = ("--model", "logistic", "--noise", "3", "--l2", "1", "--bounds", "inc=0:
 def test_a_mark_that_one_cell_settles_is_refused_by_name(gate: Gate, policy: str) -> None:
     status, said, _ = gate(amounts(), policy, *GIVEN)
     assert status == 2
-    assert "Only 5 cells or fewer, or one row, show whether the marks in the numbers of 'inc' are decimal marks" in said
+    assert (
+        "A few cells (at most 5, or one row) decide whether the marks in the numbers of 'inc' are decimal marks" in said
+    )
     stated = f'{policy}[require]\ndecimal = ","\n'
     assert gate(amounts(), stated, *GIVEN, "--decimal", ",")[0] == 0
 
 
 def test_five_cells_are_a_few_and_six_are_not_but_for_one_person(gate: Gate) -> None:
-    assert "Only 5 cells or fewer," in gate(amounts(5), MEMBERS, *GIVEN)[1]
+    assert "A few cells (at most 5," in gate(amounts(5), MEMBERS, *GIVEN)[1]
     assert gate(amounts(6), MEMBERS, *GIVEN)[0] == 0
     owned = amounts(6).assign(who=[0] * 8 + [*range(1, 73)])
     required = f'{MEMBERS}[require]\nperson = "who"\n'

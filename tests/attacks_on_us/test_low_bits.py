@@ -152,13 +152,14 @@ def test_a_parameter_whose_last_bit_is_above_its_grid_is_refused() -> None:
     fit = fl.minimise(X[:, :1], 1e9 + X[:, 0], l2=1e-3, intercept=True)
     assert np.spacing(1e9) < 1e-6
     with pytest.raises(
-        fl.InvalidInputError, match=r"noise of scale 1e-06 is lost in a parameter of 1e\+09.*other units or centred"
+        fl.InvalidInputError,
+        match=r"noise of scale 1e-06 is too small beside a parameter of 1e\+09.*other units or centred",
     ):
         fl.release(fit, fl.Gaussian(1e-6), 0)
     fl.release(fit, fl.Gaussian(1e-3), 0)
     # and so is one that is small itself but computed from one that is not
     far = make_pipeline(StandardScaler(), Ridge()).fit(1e14 + 64.0 * X[:, :1].round(1), 1e-6 * X[:, 0])
-    with pytest.raises(fl.InvalidInputError, match="is lost in a parameter"):
+    with pytest.raises(fl.InvalidInputError, match="is too small beside a parameter"):
         fl.release(far, fl.Gaussian(1e-11), 0)
 
 

@@ -333,7 +333,7 @@ def fewer_columns(entry: Json) -> None:
 def test_an_edited_entry_is_noticed(change: Callable[[Json], None], on_ledger: tuple[Path, Path]) -> None:
     path, ledger = on_ledger
     found = verify(path, ledger=ledger)
-    assert "file, model card and what was recorded of it" in found.confirmed[-1]
+    assert "file, model card and the ledger's own entry" in found.confirmed[-1]
     assert OTHER_ENTRIES in found.unchecked
     content = read_content(ledger)
     change(content["entries"][0])
@@ -345,7 +345,7 @@ def test_an_edited_entry_is_noticed(change: Callable[[Json], None], on_ledger: t
 def test_an_entry_that_was_carried_over_is_as_it_was(on_ledger: tuple[Path, Path], tmp_path: Path) -> None:
     path, ledger = on_ledger
     new = Ledger(ledger).carry_to(tmp_path / "new.json").carry_to(tmp_path / "newer.json").path
-    assert "file, model card and what was recorded of it" in verify(path, ledger=new).confirmed[-1]
+    assert "file, model card and the ledger's own entry" in verify(path, ledger=new).confirmed[-1]
     content = read_content(new)
     smaller_etas(content["carried"][0])
     write_content(new, content)
@@ -361,7 +361,7 @@ def test_marks_that_were_made_without_the_entry_still_hold(on_ledger: tuple[Path
     rewritten(path, lambda card: card["ledger"].update(mark=mark))
     found = verify(path, ledger=ledger)
     assert found.failed is None
-    assert "its mark was made without what was recorded of it" in found.confirmed[-1]
+    assert "its mark was made without the rest of the entry" in found.confirmed[-1]
 
 
 @pytest.mark.parametrize(

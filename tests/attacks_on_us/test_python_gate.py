@@ -150,7 +150,7 @@ def test_values_that_an_imputer_takes_as_gaps_are_refused(strategy: str) -> None
     value = float(X.a[3])
     step = SimpleImputer(missing_values=value, strategy=strategy, fill_value=value)
     model = make_pipeline(step, Ridge(1.0)).fit(X, Y)
-    with pytest.raises(fl.InvalidInputError, match="cells that it fills are in no rule"):
+    with pytest.raises(fl.InvalidInputError, match="no rule covers the cells that it fills"):
         fl.audit(model, X, Y, 0.5, policy={"columns": {"a": {"max_eta": 1.0}}}, public="nothing", attacks=False)
 
 

@@ -280,4 +280,4 @@ def test_rows_per_person_are_named_as_not_confirmed(tmp_path: Path) -> None:
     found = people_of_any_record.confirmed(load_model(path), raw)
     assert found.failed is None
     assert any(each.startswith("How many rows a person may have, 4:") for each in found.unconfirmed)
-    assert any("person" in each for each in found.unconfirmed if each.startswith("Settings that the table"))
+    assert any("person" in each for each in found.unconfirmed if each.startswith("The exact values of settings"))

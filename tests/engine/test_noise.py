@@ -318,9 +318,9 @@ def test_the_grid_hides_last_bits_in_whatever_shape() -> None:
 def test_large_parameters_stay_and_hopeless_ones_are_refused() -> None:
     theta = np.array([1e9, 1.0])
     assert abs(released(theta, fl.Gaussian(1e-3), 0) - theta).max() < 1e-2
-    with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-06 is lost in a parameter of 1e\+09"):
+    with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-06 is too small beside a parameter of 1e\+09"):
         released(theta, fl.Gaussian(1e-6), 0)
-    with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-09 is lost in a parameter of 1e\+09"):
+    with pytest.raises(fl.InvalidInputError, match=r"noise of scale 1e-09 is too small beside a parameter of 1e\+09"):
         released(theta, fl.Gaussian(1e-9), 0)
 
 

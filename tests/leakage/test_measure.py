@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         (lambda: fl.calibrate(leak, 1.0, "any-record"), "gradient"),
         (lambda: fl.calibrate(leak, 1.0, shape="least-loss"), "gradient"),
         (lambda: leak.with_noise(fl.Posterior(1.0)), "gradient"),
-        (lambda: leak.with_noise(fl.SampledLabels(case.X)), "knows how queries"),
+        (lambda: leak.with_noise(fl.SampledLabels(case.X)), "needs to know how queries"),
         (lambda: fl.counted(leak, 1.0), "gradient"),
     ]
     for attempt, reason in attempts:

@@ -71,7 +71,7 @@ def test_the_shape_of_the_hessian_costs_less_and_is_confirmed(tmp_path: Path) ->
     written = card_path(tmp_path / "m.skops").read_text(encoding="utf-8")
     for value in own_rows_shape(train(from_frame(TABLE), SETTINGS), "hessian").ravel():
         assert repr(float(value)) not in written
-    with pytest.raises(fl.InvalidInputError, match="no record holds"):
+    with pytest.raises(fl.InvalidInputError, match="the record does not contain it"):
         _ = saved.noise
 
 

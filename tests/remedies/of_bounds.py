@@ -300,13 +300,13 @@ OF_BOUNDS: list[Remedy] = [
         {"Leave it out": added},
     ),
     Remedy(
-        "person is for tables, and X is behind a network: leave it out.",
+        "person is for tables, and X holds inputs of a network: leave it out.",
         behind,
         {"person": PAIRS},
         {"leave it out": behind},
     ),
     Remedy(
-        "audit needs the model's own rows, and these lie behind a network:",
+        "audit needs the rows that the model was fitted on, and these are inputs of a network:",
         audited_behind,
         {},
         {"fl.measure(model, X, y, noise).report(path)": lambda: behind().summary()},

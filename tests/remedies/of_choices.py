@@ -111,7 +111,7 @@ OF_CHOICES: list[Remedy] = [
         {"Give other rows": {"shape": PUBLIC}, "use `shape='hessian'`": {"shape": "hessian"}},
     ),
     Remedy(
-        "takes a system of {unknowns} unknowns",
+        "follows from a system of {unknowns} unknowns",
         of_size,
         {"shape": "least-loss"},
         {
@@ -120,7 +120,7 @@ OF_CHOICES: list[Remedy] = [
         },
     ),
     Remedy(
-        "No useful bound holds for a person with {count} rows of any record within the bounds",
+        "No useful bound holds for a person with {count} rows, each any record within the bounds",
         lambda l2=1e-2, wide=100.0, rows=10, table=X: fl.calibrate(
             measured(
                 LogisticRegression(C=1 / (len(table) * l2), tol=1e-10).fit(table, np.resize(C, len(table))),
@@ -158,7 +158,7 @@ OF_CHOICES: list[Remedy] = [
         },
     ),
     Remedy(
-        "leaves parameters with noise of such different sizes that no public grid suits all",
+        "gives parameters noise of such different sizes that one public grid cannot fit them all",
         lambda shape="hessian", unit=1e9: fl.calibrate(
             measured(fitted(Ridge(1000.0), X=(Z := X * [1.0, 1.0, unit])), Z),
             10.0,
@@ -198,10 +198,10 @@ OF_CHOICES: list[Remedy] = [
         {"declare the range with `bounds={'x0': (low, high)}`": {"bounds": {"x0": (-5, 5), "label": (-8, 8)}}},
     ),
     Remedy(
-        "What could be there is computed from {FEWEST_IN_ALL} rows or more",
+        "Bounds and categories are computed from {FEWEST_IN_ALL} rows or more",
         lambda bounds=ENDS: anyone(fitted(Ridge(1000.0), X=X[:8], y=Y[:8]), X[:8], Y[:8], bounds=bounds),
         {},
-        {"Declare it with `bounds={'label': (low, high)}`": {"bounds": BOUNDS}},
+        {"Declare them with `bounds={'label': (low, high)}`": {"bounds": BOUNDS}},
     ),
     Remedy(
         "rows with categories that its encoder does not know. Use `over='max'`.",
@@ -227,7 +227,7 @@ OF_CHOICES: list[Remedy] = [
         {"use `over='max'`": {"over": "max"}},
     ),
     Remedy(
-        "For any record within the bounds, a choice is counted for the squared and the logistic loss only",
+        "What choosing a candidate reveals of any record within the bounds is known for squared and logistic loss only",
         released,
         {"estimator": PoissonRegressor(), "y": COUNTS, "bounds": ENDS | {"label": (0, 12)}},
         {"release(choice=…)": {"named": True}, "counted=False": None},
@@ -259,7 +259,7 @@ OF_CHOICES: list[Remedy] = [
         },
     ),
     Remedy(
-        "A choice on the rows that the candidates are fitted on is not bounded",
+        "is known only if held-out rows decide.",
         released,
         {"held_out": 0},
         {"held_out=0.25": None, "over='max'": {"over": "max", "bounds": None}, "release(choice=…)": {"named": True}},
@@ -304,7 +304,7 @@ OF_CHOICES: list[Remedy] = [
         },
     ),
     Remedy(
-        "estimator_ stopped at a distance of {distance} from its minimum, where history_ is measured",
+        "estimator_ stopped at a distance of {distance} from its minimum. history_ is measured at the minimum",
         refusing(reweighted, fl.LooseFitWarning),
         {"estimator": LogisticRegression(tol=0.5), "y": C},
         {"Give the estimator a smaller tol": {"estimator": LogisticRegression(tol=1e-10)}},
@@ -316,13 +316,13 @@ OF_CHOICES: list[Remedy] = [
         {"use fewer rows or columns": {"X": X[:20], "y": Y[:20]}, "account='weights-fixed'": None},
     ),
     Remedy(
-        "needs an eta above zero for every row whose residual is zero",
+        "needs an eta above zero for every row, even at a residual of zero.",
         even,
         {"X": np.vstack([X, np.zeros((1, 3))]), "y": np.append(Y, 0.0), "estimator": Ridge(1.0, fit_intercept=False)},
         {"leave such rows out": {"X": X, "y": Y}, "account='weights-fixed'": None},
     ),
     Remedy(
-        "The second term of least-loss noise needs rows that decide about every parameter",
+        "is known only if the limits decide the noise on every parameter.",
         lambda attributes=("x0",), shape="least-loss": fl.counted(
             fl.measure(fl.minimise(ONE, [3.0], l2=0.1), ONE, [3.0]), 1.0, shape, attributes=attributes
         ),
@@ -333,7 +333,7 @@ OF_CHOICES: list[Remedy] = [
         },
     ),
     Remedy(
-        "over='any-record' knows the package's own losses only",
+        "over='any-record' supports the package's own losses only",
         lambda over="any-record": anyone(fl.minimise(X, Y, STEEP, l2=5.0), over=over),
         {},
         {"over='max'": None},

@@ -56,7 +56,7 @@ LINES = [
         {"--drop c": f"{GATE} --policy members.toml --drop c", "--number c": f"{GATE} --policy number.toml --number c"},
     ),
     Line(
-        "might be written in another way, or be no text",
+        "might be spelt differently, or not be text",
         f"{CODES} --category c",
         {"--drop c": f"{CODES} --drop c"},
     ),

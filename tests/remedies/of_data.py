@@ -319,7 +319,7 @@ OF_DATA: list[Remedy] = [
         {"Pass the table it was fitted on": {"X": GAPPED + 1}},
     ),
     Remedy(
-        "so {type(step).__name__} has no scale for it that moves with its values: drop it.",
+        "so {type(step).__name__} cannot scale it: drop it.",
         lambda X: measured(fitted(StandardScaler(), Ridge(1.0), X=X), X, public="nothing"),
         {"X": FLAT},
         {"drop it": {"X": FLAT[:, 1:]}},

@@ -97,10 +97,10 @@ OF_ESTIMATORS: list[Remedy] = [
         {"Use an l2 penalty": {"l1_ratio": 0.0, "solver": "lbfgs"}},
     ),
     Remedy(
-        "{name} inside OneVsRestClassifier is not supported: {known} are. A model that tunes itself",
+        "{name} inside OneVsRestClassifier is not supported: {known} are. A model that tunes itself would",
         one_each,
         {"inner": RidgeClassifierCV()},
-        {"fit it with one choice for all": {"inner": RidgeClassifier()}},
+        {"fit it with the same for all": {"inner": RidgeClassifier()}},
     ),
     Remedy(
         "inside OneVsRestClassifier is not supported: a row then has another weight in the model of each class.",
@@ -190,7 +190,7 @@ OF_ESTIMATORS: list[Remedy] = [
         },
     ),
     Remedy(
-        "{type(step).__name__} learned its categories from the data, and a rare one, named or pooled",
+        "{type(step).__name__} learned its categories from the data, and a rare category, named or pooled",
         coded,
         {"counted": False, "table": TABLE},
         {
@@ -203,7 +203,10 @@ OF_ESTIMATORS: list[Remedy] = [
         "pools categories by a rule that single rows decide",
         coded,
         {"max_categories": 2, "categories": [["Bonn", "Kiel", "Ulm"]], "table": TABLE, "counted": False},
-        {"use min_frequency=5 or more alone": POOLED | {"max_categories": None}, "public='levels'": None},
+        {
+            "use min_frequency=5 or more and leave max_categories out": POOLED | {"max_categories": None},
+            "public='levels'": None,
+        },
     ),
     Remedy(
         "y has a class that only {least} of the {fewest.who} have, and a released classifier would name it",
@@ -228,7 +231,7 @@ OF_ESTIMATORS: list[Remedy] = [
         },
     ),
     Remedy(
-        "has rare categories that only {pooling} of the {few.who} have, and the feature that",
+        "has rare categories that only {pooling} of the {few.who} have, and {type(encoder).__name__} has a feature for them.",
         coded,
         POOLED,
         {
@@ -239,7 +242,7 @@ OF_ESTIMATORS: list[Remedy] = [
         },
     ),
     Remedy(
-        "has an indicator of missing values, which would give a person away:",
+        "has an indicator of missing values, which would reveal single people:",
         flagged,
         {},
         {"add_indicator=False": None, "public='levels'": {"counted": False, "public": "levels"}},

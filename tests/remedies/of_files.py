@@ -123,7 +123,7 @@ def hooked(norm: float) -> Any:
 
 OF_FILES: list[Remedy] = [
     Remedy(
-        "has rows with a field more than its header has names, empty in the first rows and not in all",
+        "has rows with one field more than its header has names; that field is empty in the first rows only.",
         ran,
         {
             "t": "a,b,y\n" + "".join(f"{k}.5,{k % 7},{k % 5}.5,{'' if k < 300000 else 'x'}\n" for k in range(300010)),
@@ -198,13 +198,13 @@ OF_FILES: list[Remedy] = [
         "needs all rows in memory, and those of {raw.source} are read part by part",
         ran,
         {"line": f"{AUDIT} --person who --memory 1kB", "t": WHO},
-        {"with enough memory": {"line": f"{AUDIT} --person who"}},
+        {"enough memory": {"line": f"{AUDIT} --person who"}},
     ),
     Remedy(
         "needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by",
         ran,
         {"line": f"{AUDIT} --balance --memory 1kB"},
-        {"leave it out": {"line": f"{AUDIT} --memory 1kB"}, "with enough memory": {"line": f"{AUDIT} --balance"}},
+        {"leave it out": {"line": f"{AUDIT} --memory 1kB"}, "enough memory": {"line": f"{AUDIT} --balance"}},
     ),
     Remedy(
         "The table has {at} features: at most",
@@ -213,7 +213,7 @@ OF_FILES: list[Remedy] = [
         {"Use --drop": {"line": f"{RELEASE} --drop b"}},
     ),
     Remedy(
-        "--of label draws from a model without noise: leave out --of, or --released.",
+        "--of label is for a model without noise, and a released one has noise: leave out --of, or --released.",
         answered,
         {"options": "--of label --released m.skops", "first": RELEASE},
         {"leave out --of": {"options": "--released m.skops"}, "--released": {"options": "--of label"}},
@@ -307,7 +307,7 @@ OF_FILES: list[Remedy] = [
         },
     ),
     Remedy(
-        "save writes a release with counted preprocessing, and with a penalty and covariance computed from public numbers",
+        "save needs counted preprocessing, and a penalty and covariance that follow from public numbers.",
         saved_frontier,
         {"penalties": [1.0]},
         {"without penalties": {"penalties": None}},
@@ -338,13 +338,13 @@ OF_FILES: list[Remedy] = [
     ),
     Remedy("leave it at 'flat'.", engaged, {"clipping": "per_layer"}, {"leave it at 'flat'": {"clipping": "flat"}}),
     Remedy(
-        "poisson_sampling is False in the engine, and Poisson sampling is counted",
+        "poisson_sampling is False in the engine, and the accountant counts Poisson sampling",
         engaged,
         {"poisson_sampling": False},
         {"sampling='fixed'": None, "leave poisson_sampling at True": {"poisson_sampling": True}},
     ),
     Remedy(
-        "`over`, `shape` and `rows_per_person` are for releases that an audit compares, and with a policy it compares none.",
+        "`over`, `shape` and `rows_per_person` are for an audit that compares releases.",
         gate,
         {"policy": AGE, "options": "--over max"},
         {"leave them out": {"options": ""}},

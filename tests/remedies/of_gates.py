@@ -81,7 +81,7 @@ OF_GATES: list[Remedy] = [
         },
     ),
     Remedy(
-        "By its values the target '{target.name}' would be of another kind than",
+        "takes the target '{target.name}' as another kind than its values suggest",
         gate,
         {"policy": EVERY, "table": THREE, "options": f"{WIDE} --bounds y=-9:9 --model linear", "bounded": False},
         {
@@ -153,7 +153,7 @@ OF_GATES: list[Remedy] = [
         {"Leave it out": {"checked": True}},
     ),
     Remedy(
-        "and a release, which has no groups, would use that column in another way",
+        "A release has no groups and would use that column differently",
         gate,
         {"policy": IN_GROUPS, "table": GROUPS, "options": "--group city --missing drop"},
         {

@@ -79,19 +79,19 @@ CALIBRATED: list[Remedy] = [
         {"over='any-record'": None},
     ),
     Remedy(
-        "person goes with over='max' alone, and rows_per_person with over='any-record': use over='person' with groups=",
+        "person goes with over='max' and no groups, rows_per_person with over='any-record'.",
         calibrated,
         {"person": PAIRS, "rows_per_person": 2},
         {"use over='person' with groups=": lambda: calibrated(over="person", groups=PAIRS)},
     ),
     Remedy(
-        "accuracy must be given for an attack",
+        "An attack is limited by accuracy, how often it may be correct",
         fl.calibrate,
         {"leakage": ATTACK},
         {"accuracy=0.9": None, "pass a leakage from fisherleak.measure": {"leakage": LEAK, "eta": 1.0}},
     ),
     Remedy(
-        "are for a leakage: leave them out with accuracy.",
+        "and random_state belong to a limit on eta: leave them out with accuracy=.",
         fl.calibrate,
         {"leakage": ATTACK, "accuracy": 0.9, "gap": 0.1},
         {"leave them out": lambda: fl.calibrate(ATTACK, accuracy=0.9)},
@@ -166,7 +166,7 @@ CALIBRATED: list[Remedy] = [
         },
     ),
     Remedy(
-        "order statistics jump when a row is replaced. Use StandardScaler, or over='max'.",
+        "order statistics jump if a row is replaced. Use StandardScaler, or over='max'.",
         lambda step=None, **options: for_anyone(
             step or RobustScaler(), X=np.tile(X, (10, 1)), bounds=BOUNDS, **options
         ),

@@ -264,10 +264,10 @@ RELEASED: list[Remedy] = [
         {"public='nothing'": None},
     ),
     Remedy(
-        "rows is for ObjectivePerturbation, and for models of scikit-learn",
+        "rows is for ObjectivePerturbation, and for scikit-learn models with public='nothing'",
         fl.release,
         {"model": RIDGE, "noise": NOISE, "rows": (X, Y), "public": "levels"},
-        {"Leave it out": lambda: fl.release(RIDGE, NOISE, public="levels")},
+        {"leave it out": lambda: fl.release(RIDGE, NOISE, public="levels")},
     ),
     Remedy(
         "is drawn from a fisherleak.Fit, which knows its Hessian",

@@ -174,19 +174,19 @@ OF_NOISES: list[Remedy] = [
         {"pass rows=(X, y)": {"rows": (X, C)}},
     ),
     Remedy(
-        "is lost in a parameter of {noisy[coarse[0]]}, which has 53 bits",
+        "is too small beside a parameter of {noisy[coarse[0]]}: rounding to 53 bits",
         lambda scale, Y=Y: fl.release(fit(Y), fl.Gaussian(scale)),
         {"scale": 1e-30},
         {"Use more noise": {"scale": 1.0}},
     ),
     Remedy(
-        "is what an interface has answered, for fisherleak.measure.",
+        "describes answers to queries: pass it to fisherleak.measure.",
         lambda noise: fl.release(RIDGE, noise),
         {"noise": fl.SampledLabels(Q)},
         {"such as fisherleak.Gaussian(0.1)": {"noise": fl.Gaussian(0.1)}},
     ),
     Remedy(
-        "shape is nearly singular: with variances of one its condition is",
+        "shape is nearly singular: with variances of one its condition number is",
         lambda shape: fl.Gaussian(1.0, shape),
         {"shape": np.array([[1.0, 1 - 1e-15], [1 - 1e-15, 1.0]])},
         {"Give every direction more noise": {"shape": np.array([[1.1, 1.0], [1.0, 1.1]])}}
@@ -199,19 +199,19 @@ OF_NOISES: list[Remedy] = [
         {"use at most": {"noise": fl.ObjectivePerturbation(0.1, draws=200)}, "fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "is known for models of one output, and of several numbers with the package's squared loss; this one",
+        "is known for models of one output, and for several with the package's squared loss; this one",
         eta,
         {"noise": fl.ObjectivePerturbation(0.01)} | SOFTMAX,
         {"use noise on its parameters, fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "is drawn for models of one output, and of several numbers with the package's squared loss; this one has",
+        "is drawn for models of one output, and for several with the package's squared loss; this one has",
         lambda noise: fl.release(fit(K, "softmax"), noise),
         {"noise": fl.Posterior(0.3)},
         {"use noise on the parameters, fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
-        "has several outputs, and its gradient does not move with the label of every row as its c",
+        "has several outputs, and the derivative of its gradient by the label is not its c",
         lambda c, y=TWO, own=None: eta(y=y, loss=squared_of_several(c) if own is None else own),
         {"c": lambda z, y: np.eye(2)[None]},
         {
@@ -246,7 +246,7 @@ OF_NOISES: list[Remedy] = [
         {"use StandardScaler": {"step": StandardScaler()}, "public='preprocessing'": None},
     ),
     Remedy(
-        "counts the standard deviations of scalers before a softmax model, and no other preprocessing",
+        "the only preprocessing that membership() counts is standard deviations of scalers before a softmax model",
         lambda **options: membership(
             model=make_pipeline(StandardScaler(), Ridge(1.0)).fit(X, TWO), y=TWO, **{"public": "nothing"} | options
         ),
@@ -329,15 +329,15 @@ OF_NOISES: list[Remedy] = [
         "released is no release of this model:",
         lambda released: attacked(fl.attacks.WhiteBox, method=lambda attack: attack.infer(released)),
         {"released": fl.release(LOGISTIC, NOISE)},
-        {"Pass what release gave": {"released": fl.release(fitted(Ridge(1.0), X=CODED), NOISE)}},
+        {"Pass the model that release returned": {"released": fl.release(fitted(Ridge(1.0), X=CODED), NOISE)}},
     ),
     Remedy(
-        "released has its scalers folded in, and this attacker takes what they learned as public",
+        "released has its scalers folded in, and this attacker takes scales and centres as public",
         lambda public="nothing": fl.attacks.WhiteBox(STEPS, CODED, Y, 3).infer(fl.release(STEPS, NOISE, public=public)),
         {},
         {
-            "attack a release with public='preprocessing'": {"public": "preprocessing"},
-            "measure with public='nothing' what this one reveals": lambda: measured(STEPS, CODED, public="nothing"),
+            "Attack a release with public='preprocessing'": {"public": "preprocessing"},
+            "measure this one with public='nothing'": lambda: measured(STEPS, CODED, public="nothing"),
         },
     ),
     Remedy(
@@ -364,7 +364,7 @@ OF_NOISES: list[Remedy] = [
         {"Add the value": {"values": [0, 1, 2]}, "leave the row out with rows=": {"rows": np.flatnonzero(K < 2)}},
     ),
     Remedy(
-        "step rounds scores and probabilities, and a label has none; got {step}. Leave it out.",
+        "step is for rounding scores and probabilities, and here labels are served; got {step}. Leave it out.",
         lambda **options: fl.attacks.Served(
             fitted(LogisticRegression(tol=1e-10), X=CODED, y=C), CODED, C, 3, answer="label", **options
         ),
@@ -394,7 +394,7 @@ OF_NOISES: list[Remedy] = [
         {"leave rows out": None},
     ),
     Remedy(
-        "accuracy is limited in closed form, which {type(noise).__name__} has none of: limit eta, or use",
+        "A limit on accuracy needs a closed form, and {type(noise).__name__} has none: limit eta, or use",
         lambda noise: attacked(fl.attacks.WhiteBox).certain_accuracy(noise),
         {"noise": fl.Posterior(1.0)},
         {"use fisherleak.Gaussian": {"noise": G}},

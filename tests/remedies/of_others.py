@@ -129,10 +129,10 @@ OF_OTHERS: list[Remedy] = [
         {"call compute() on it first": lambda: host(LAZY.compute())},
     ),
     Remedy(
-        "needs a leakage that knows how queries become features",
+        "needs to know how queries become features",
         lambda leak: leak.with_noise(ANSWERS).per_example(),
         {"leak": fl.gradients(SMALL, X, Y, NOISE)},
-        {"one of fisherleak.measure on rows": {"leak": fl.measure(SMALL, X, Y, NOISE)}},
+        {"pass a leakage of rows from fisherleak.measure": {"leak": fl.measure(SMALL, X, Y, NOISE)}},
     ),
     Remedy(
         "the attributes of these inputs differ. Pass the same to measure().",
@@ -214,7 +214,7 @@ OF_OTHERS: list[Remedy] = [
         "and a model with a model card fills them with the centre of its bounds",
         lambda step: saved_frontier(make_pipeline(step, StandardScaler(), Ridge())),
         {"step": SimpleImputer(strategy="constant", fill_value=1.0)},
-        {"use SimpleImputer()": {"step": SimpleImputer()}},
+        {"Use SimpleImputer()": {"step": SimpleImputer()}},
     ),
     Remedy(
         "cannot be on a model card yet: leave {wrong[0]} at its default.",

@@ -71,7 +71,7 @@ OF_PEOPLE: list[Remedy] = [
         {"name everyone": {"person": PAIRS}, "leave these rows out and fit again": {"rows": PAIRS > 0}},
     ),
     Remedy(
-        "person says whose each of the rows is: pass rows=(X, y) too.",
+        "person names the person of each row: pass rows=(X, y) too.",
         fl.release,
         {"model": encoded(), "noise": NOISE, "person": np.arange(400)},
         {"pass rows=(X, y) too": {"rows": (KINDS, TARGET)}},
@@ -83,7 +83,7 @@ OF_PEOPLE: list[Remedy] = [
         {"fit with a smaller tol, 1e-10 say": {"tol": 1e-10}},
     ),
     Remedy(
-        "has a category that one row or person makes rare or common",
+        "has a category that would be rare, or common, without one row or person.",
         gate,
         {"model": encoded(min_frequency=80), "X": KINDS},
         {
@@ -94,9 +94,9 @@ OF_PEOPLE: list[Remedy] = [
         },
     ),
     Remedy(
-        "that was fitted on other rows: a filled value can show who lacks one",
+        "that was fitted on other rows: a filled value can show that it was missing",
         gate,
         {"model": imputed(np.full((5, 2), -1000.0)), "X": GAPS},
-        {"Fit the pipeline on the rows that are audited": {"model": imputed(GAPS)}},
+        {"Fit the pipeline on the audited rows": {"model": imputed(GAPS)}},
     ),
 ]

@@ -151,7 +151,7 @@ RELEASE = "release t.csv --target y --noise 50 --out m.skops --over max"
 
 OF_POLICIES: list[Remedy] = [
     Remedy(
-        "which the policy '{policy.source}' does not state: cells that count as missing are in no rule.",
+        "which the policy '{policy.source}' does not state: no rule covers the cells that it makes missing.",
         gate,
         {"policy": AGE, "options": "--na 50.0"},
         {"Leave it out": {"options": ""}, "write na = [": {"policy": AGE + '[require]\nna = ["50.0"]\n'}},
@@ -191,7 +191,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "whether the marks in the numbers of '{name}' are decimal marks or thousands separators. A few rows decide",
+        "whether the marks in the numbers of '{name}' are decimal marks or thousands separators. So they decide",
         gate,
         {"policy": MEMBERS, "table": amounts(), "options": "--model logistic --l2 1 --bounds inc=0:100"},
         {
@@ -208,7 +208,7 @@ OF_POLICIES: list[Remedy] = [
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},
     ),
     Remedy(
-        "might be read in another place, and its columns be others.",
+        "might be found in another line, with other columns.",
         gate,
         {"policy": ROWS, "table": headed("years,number,euros", "years,number,euros"), "options": ENDED},
         {
@@ -298,11 +298,11 @@ OF_POLICIES: list[Remedy] = [
         {"--drop town": {"options": "--drop town"}},
     ),
     Remedy(
-        "values, or nearly so. It would be measured as a number",
+        "It would be measured as a number, without attacks",
         gate,
         {"policy": EVERY, "table": changed(SHAKEN)},
         {
-            "write these 2 values alone": {"table": changed(SHAKEN.round())},
+            "write exactly these values": {"table": changed(SHAKEN.round())},
             'write kind = "number" under [columns."flag"]': {
                 "policy": EVERY + '[columns."flag"]\nkind = "number"\nspread = 0.5\n',
                 "options": "--number flag",
@@ -310,7 +310,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "differ in their digits only. An attacker who guesses the next number is nearly correct and counts as wrong",
+        "differ in their digits only. A guess that is nearly the right number would count as wrong",
         gate,
         {"policy": EVERY, "table": CODED_AGES, "options": LEVELS},
         {
@@ -322,11 +322,11 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "values, or nearly so. The model takes it as a number",
+        "values of the target '{target.name}', or almost one",
         gate,
         {"policy": "[label]\nmax_revealed = 0.99\n", "table": PEOPLE.assign(y=SHAKEN)},
         {
-            "write these 2 values alone": {
+            "write exactly these values": {
                 "policy": "[label]\nmax_attack = 0.99\n",
                 "table": PEOPLE.assign(y=FLAGS.astype(int)),
                 "bounded": True,
@@ -370,7 +370,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "use the names of columns, and --columns may replace names in the file's first line.",
+        "use names of columns, and with --header or --no-header, --columns could replace the file's own names unnoticed.",
         gate,
         {"policy": AGE, "options": "--columns age,children,city,y --header"},
         {
@@ -421,7 +421,7 @@ OF_POLICIES: list[Remedy] = [
         {"Fit with a smaller tol": {"tol": 1e-10}},
     ),
     Remedy(
-        "(missing_values={step.missing_values}): cells that it fills are in no rule.",
+        "(missing_values={step.missing_values}): no rule covers the cells that it fills.",
         lambda X, **options: judged(
             fitted(SimpleImputer(**options), Ridge(1.0), X=X),
             {"columns": {"x0": {"min_error": 0.001}}, "require": {"public": "preprocessing"}},
@@ -431,7 +431,7 @@ OF_POLICIES: list[Remedy] = [
         {"Write such cells as missing in the table": {"X": GAPPED, "missing_values": np.nan}},
     ),
     Remedy(
-        "(strategy='constant'): a filled value can show who lacks one, and no rule counts that.",
+        "(strategy='constant'): a filled value can show that it was missing, and no rule counts that.",
         filled,
         {"strategy": "constant", "fill_value": -99.0},
         {"Use strategy='mean'": lambda: filled("mean"), "'median'": lambda: filled("median")},

@@ -154,7 +154,7 @@ OF_RELEASES: list[Remedy] = [
         {"Drop collinear columns": {"near": 1.0}, "use a larger l2": {"l2": 0.1}},
     ),
     Remedy(
-        "noise has the covariance '{shape}', which was computed from the rows and which no record holds",
+        "noise has the covariance '{shape}', which was computed from the rows, and the record does not contain it",
         lambda noise: noise_from_record(noise.record()),
         {"noise": fl.calibrate(LEAK, 1.0, shape="hessian")},
         {"fit the model again from its rows": {"noise": NOISE}},

@@ -24,7 +24,7 @@ def test_people_and_limits_come_first() -> None:
     assert people > 0
     assert any(
         line.startswith(
-            f"An attacker who knows everything else learns more than half of a numeric value about {people} of {rows} people. "
+            f"More than half of a numeric value is revealed about {people} of {rows} people, to an attacker who knows everything else. "
         )
         for line in verdict.lines
     )

@@ -189,7 +189,7 @@ def test_what_is_not_written_does_not_rise() -> None:
 def test_a_rise_within_the_error_of_the_draws_is_no_gain() -> None:
     cost = curve("accuracy", (0.8, 0.78, 0.782, 0.7, 0.6))
     assert rise_in_words(cost) == [
-        "Somewhere here more noise shows a better utility: accuracy by 0.2 points (± 1.4 points). That is within the error of "
+        "At some noise scales utility rises with more noise: accuracy by 0.2 points (± 1.4 points). That is within the error of "
         "the 100 draws of noise: it is no gain."
     ]
 

@@ -43,8 +43,8 @@ def check_limit(eta: Any) -> float:
     limit = check_positive(eta, "eta")
     if not SMALLEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(
-            f"eta must be from {SMALLEST_LIMIT:g} to {LARGEST_LIMIT:g}, so that noise of a finite scale keeps it; got "
-            f"{limit:g}. Bring labels and columns to units of about one."
+            f"eta must be from {SMALLEST_LIMIT:g} to {LARGEST_LIMIT:g}, so that some noise of a finite scale meets the limit; "
+            f"got {limit:g}. Bring labels and columns to units of about one."
         )
     return limit
 

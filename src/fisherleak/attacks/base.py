@@ -240,8 +240,8 @@ class Attacker(ABC):
     ) -> None:
         if groups is not None and not self.of_people:
             raise InvalidInputError(
-                f"{type(self).__name__} guesses a value of one row: leave groups out, or use WhiteBox, which guesses one that "
-                "all rows of a person have."
+                f"{type(self).__name__} guesses a value of one row: leave groups out, or use WhiteBox. WhiteBox guesses a "
+                "value that all rows of a person share."
             )
         target = candidates_of(model, X, y, attribute, values, sample_weight, prior, rows)
         if groups is not None:
@@ -502,7 +502,8 @@ def _check_same_kind(released: Any, model: Any) -> None:
     for theirs, own in pairs:
         if theirs != own:
             raise InvalidInputError(
-                f"released is no release of this model: {str(theirs)[:60]} is not {str(own)[:60]}. Pass what release gave."
+                f"released is no release of this model: {str(theirs)[:60]} is not {str(own)[:60]}. Pass the model that "
+                "release returned."
             )
 
 
@@ -512,8 +513,8 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
         return theta
     if not by_answers:
         raise UnsupportedModelError(
-            "released has its scalers folded in, and this attacker takes what they learned as public: attack a release with "
-            "public='preprocessing', or measure with public='nothing' what this one reveals."
+            "released has its scalers folded in, and this attacker takes scales and centres as public. Attack a release "
+            "with public='preprocessing', or measure this one with public='nothing'."
         )
     _, scales = neutral(model)
     estimator = final_estimator(model)

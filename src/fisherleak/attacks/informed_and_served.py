@@ -158,7 +158,7 @@ class Served(WhiteBox):
         self.step = check_positive(step, "step", zero=True)
         if self.step and self.answer == "label":
             raise InvalidInputError(
-                f"step rounds scores and probabilities, and a label has none; got {step!r}. Leave it out."
+                f"step is for rounding scores and probabilities, and here labels are served; got {step!r}. Leave it out."
             )
         if informed:
             self.target = replace(self.target, beliefs=beliefs_of(self.target, learned_from(self.target)))
@@ -175,7 +175,9 @@ class Served(WhiteBox):
     def accuracy(self, noise: Noise, draws: int = DRAWS, random_state: Any = 0, over: str = "rows") -> Array:
         """Expected accuracy of each attacked row when the model is released with this noise, (m,); simulated."""
         if over != "rows":
-            raise InvalidInputError(f"over must be 'rows': what is served is for the rows as they are; got {over!r}.")
+            raise InvalidInputError(
+                f"over must be 'rows': the answers served are those for the rows' own values; got {over!r}."
+            )
         return self._tallied(self._drawn(noise, draws, random_state), noise)[0]
 
     def certain_accuracy(self, noise: Noise) -> Array:

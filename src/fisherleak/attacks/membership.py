@@ -330,8 +330,8 @@ class Membership:
             found = NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
             if np.any(~found.known & np.isfinite(host(self.moves)).all(axis=1)):
                 raise InvalidInputError(
-                    "Without one of these rows no noise is found, so nothing is released, and that reveals membership "
-                    "with certainty: accuracy(noise) says which, attack the others with rows=."
+                    "Without one of these rows no noise can be computed and nothing would be released. That reveals its "
+                    "membership with certainty. accuracy(noise) shows which row: attack the others with rows=."
                 )
             return found
         if self._sets is not None:
@@ -341,8 +341,8 @@ class Membership:
             )
         if own.fit.per_row and own.fit.l2 > 0:
             raise InvalidInputError(
-                f"{type(mechanism).__name__} has no likelihood here where the penalty leaves with rows, and the fit's "
-                "`per_row` is True: accuracy(noise) counts it for the squared loss."
+                f"{type(mechanism).__name__} has no likelihood here if the penalty shrinks when a row is removed (the "
+                "fit's `per_row` is True): accuracy(noise) counts that for the squared loss."
             )
         return likelihood_of(mechanism, own.fit, own.X, own.y, self.rows)
 
@@ -404,8 +404,8 @@ def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, V
 def _refuse_curve(noise: Any, name: str) -> None:
     if rows_decide(noise):
         raise InvalidInputError(
-            f"{name} has a closed form for noise whose covariance does not depend on the rows, and that of this "
-            f"{type(noise).__name__} does: accuracy(noise) is known, and attack.simulate(noise) has all three."
+            f"{name} has a closed form only if the covariance of the noise does not depend on the rows, and that of this "
+            f"{type(noise).__name__} does. accuracy(noise) is known; attack.simulate(noise) simulates all figures."
         )
 
 

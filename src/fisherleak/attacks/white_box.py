@@ -172,7 +172,7 @@ class WhiteBox(Attacker):
         """
         if is_self_shaped(noise):
             raise InvalidInputError(
-                f"accuracy is limited in closed form, which {type(noise).__name__} has none of: limit eta, or use "
+                f"A limit on accuracy needs a closed form, and {type(noise).__name__} has none: limit eta, or use "
                 "fisherleak.Gaussian."
             )
         if not self._has_closed_form(noise):

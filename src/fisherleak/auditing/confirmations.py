@@ -143,7 +143,7 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
             "with its settings and noise would: it was changed, or the table was.",
             False,
         )
-    return "Columns, units, grid and what is counted are as a new release of this table would have them.", True
+    return "Columns, units, grid and what is counted are the same as in a new release of this table.", True
 
 
 def _chosen_told(saved: SavedModel, audit: Audit, limit: float | None) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
     away, noise = moved_from_fit(trained, saved.model, noise)
     known = distance_of(noise, away)
     sentence = (
-        f"The released parameters lie {known.found:.2f} times as far from a new fit as noise of the model card's scale goes; "
-        f"{known.low:.2f} to {known.high:.2f} times can come from such noise."
+        f"The released parameters are at a distance of {known.found:.2f} from a new fit (1 is typical of noise of the model "
+        f"card's scale). Distances from {known.low:.2f} to {known.high:.2f} can come from such noise."
     )
     power = (
         f"would notice noise below {known.notices_below:.2g} or above {known.notices_above:.2g} times the model card's scale, "
@@ -190,9 +190,9 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
         return sentence, False
     if known.notices_below < SMALLEST_NOTICED or known.notices_above > 1.0 / SMALLEST_NOTICED:
         return (
-            f"That the noise has the model card's scale. {sentence} With {away.size} parameters that rows decide this "
-            f"{power}; for a "
-            "confirmation it would have to notice noise of a quarter, and of four times the scale.",
+            f"That the noise has the model card's scale. {sentence} With {away.size} parameters that rows decide, this test "
+            f"{power}. A "
+            "confirmation needs a test that notices noise of a quarter, and of four times, the scale.",
             None,
         )
     alike = drawn_alike(noise, away)
@@ -202,7 +202,7 @@ def noise_confirmed(saved: SavedModel, trained: Trained, noise: Noise) -> tuple[
             f"(p = {alike:.1g}): some parameters may have less.",
             None,
         )
-    return f"{sentence} This {power}. Single values are like draws of it (p = {alike:.2g}). {SOME_WITHOUT}", True
+    return f"{sentence} This test {power}. Single values are like draws of it (p = {alike:.2g}). {SOME_WITHOUT}", True
 
 
 def _penalty(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
@@ -242,7 +242,7 @@ def _kind(saved: SavedModel, audit: Audit) -> tuple[str, bool | None]:
     left = [other for other, ratio in ratios.items() if not ratio < math.log(UNALIKE)]
     if left:
         return (
-            f"That the noise is {kind}: with {away.size} parameters that rows decide {' or '.join(left)} noise of the same "
+            f"That the noise is {kind}: with {away.size} parameters that rows decide, {' or '.join(left)} noise of the same "
             f"{same} is not ruled out.",
             None,
         )
@@ -310,8 +310,7 @@ def _limit(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
         return _admitted(saved, audit, limit, words)
     if limit > ROUNDED_UP * largest:
         return (
-            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise is that for "
-            "a limit of "
+            f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, and its noise fits a limit of "
             f"{largest:.2g}: one of them was changed.",
             False,
         )
@@ -334,8 +333,8 @@ def _admitted(saved: SavedModel, audit: Audit, limit: float, words: str) -> tupl
     if not needed * (1 - CLOSE) <= saved.scale <= needed * STEP * (1 + CLOSE):
         return (
             f"The model card of '{saved.path.name}' claims a limit of {limit:g} on {words}, for any record within the "
-            "bounds, and "
-            f"its noise is not that for it: a scale of {number(needed)} is needed, and it has {number(saved.scale)}.",
+            "bounds. That needs "
+            f"a noise scale of {number(needed)}, and the model has {number(saved.scale)}.",
             False,
         )
     claimed = saved.card["noise"]["calibrated"]
@@ -460,8 +459,8 @@ def penalty_confirmed(
     known = near_lines(fits.noise, fits.away)
     if known is not None and known.found < known.low:
         return (
-            f"'{name}' lies {known.found:.2g} times as far from fits with `l2` of about {fits.likeliest:g} as noise of the "
-            f"card's scale goes, and at least {known.low:.2g} times would come from such noise: it holds less noise than its "
+            f"'{name}' is at a distance of {known.found:.2g} from fits with `l2` of about {fits.likeliest:g} (1 is typical of "
+            f"noise of the model card's scale), and such noise gives at least {known.low:.2g}. It holds less noise than its "
             f"model card claims, and was not fitted with `l2={l2:g}`. Do not pass it on.",
             False,
         )

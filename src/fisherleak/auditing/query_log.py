@@ -210,8 +210,8 @@ def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
     rank = int(np.sum(sizes > ROUNDING * max(X.shape) * sizes[0]))
     if rank < p and not noise.normal:
         raise InvalidInputError(
-            f"The queries look along {rank} of {p} directions, and what that reveals has no closed form for noise that is not "
-            "normal: audit the release itself, which bounds it."
+            f"The queries show {rank} of {p} directions of the parameters. For noise that is not normal, what that reveals "
+            "has no closed form: audit the release itself, whose eta is an upper bound."
         )
     told = V[:rank] @ inverse / noise.scale
     turn = np.eye(p)

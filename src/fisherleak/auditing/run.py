@@ -146,8 +146,8 @@ def audit(
     over = check_release(over, shape, rows_per_person)
     if policy is not None and (over, shape, rows_per_person) != (ANY_RECORD, None, None):
         raise InvalidInputError(
-            "`over`, `shape` and `rows_per_person` are for releases that an audit compares, and with a policy it compares "
-            "none. Rules are checked at the noise that is audited: leave them out."
+            "`over`, `shape` and `rows_per_person` are for an audit that compares releases. With a policy no releases are "
+            "compared, and rules are checked at the noise of the audit: leave them out."
         )
     plan = Plan(
         *(noise, eta, max_eta, attributes, attacks, balance, draws),
@@ -388,7 +388,7 @@ def _check_possible(trained: Trained, attributes: bool, balance: bool) -> None:
         if asked and design.lazy:
             raise InvalidInputError(
                 f"`{name}` needs all rows in memory, and {design.n} rows of {design.X.shape[1]} features are read part by "
-                "part: leave it out, or take fewer rows, without a cluster and with enough memory (`room`)."
+                "part: leave it out. Or use fewer rows, enough memory (`room`) and no cluster."
             )
     if attributes or balance:
         estimator_for(trained)  # refuses a kind without one
@@ -411,8 +411,8 @@ def attacked_columns(design: Design, asked: Sequence[str] | None) -> tuple[tuple
         for feature in design.features:
             if feature.name in asked and feature.of is not None:
                 raise InvalidInputError(
-                    f"`attributes` names '{feature.name}', which shows who lacks '{feature.of}' and is read off it: name "
-                    f"'{feature.of}'."
+                    f"`attributes` names '{feature.name}', a feature that only says where '{feature.of}' is missing: "
+                    f"name '{feature.of}'."
                 )
         return tuple(dict.fromkeys(asked)), True
     few = [feature.name for feature in design.features if feature.few]

@@ -59,8 +59,8 @@ def spot_check(trained: Trained, eta: NDArray[np.float64], count: int = 3) -> Sp
     largest = float(max(errors))
     if largest > WARNED:
         warnings.warn(
-            f"Refits disagree with eta by {largest:.1%}, with the shortest step too: the model bends sharply around a row, or "
-            "its fit is not exact there.",
+            f"Refits disagree with eta by {largest:.1%}, even with the shortest step: near a row the model is strongly "
+            "nonlinear, or its fit is not exact.",
             UserWarning,
             stacklevel=2,
         )

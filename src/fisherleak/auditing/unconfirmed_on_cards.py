@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 UNCONFIRMED = (
     "That the noise was drawn afresh and forgotten: its author may have kept it, and noise that is known hides nothing.",
     "That nobody else has the model without noise, or another release of the same data: what each reveals adds up.",
-    "That every value of the table is as it was, and every row's weight as the model card says: what changes the fit "
-    "by less than "
-    "the noise hides passes too.",
+    "That every value of the table is as it was, and every row's weight as the model card says: a change that moves "
+    "the fit by less than the noise is not noticed.",
 )
 TOO_FEW = (
     "Gaussian noise can be confirmed on 18 parameters or more that rows decide. A smaller model must be released by someone "
@@ -49,10 +48,10 @@ ROWS_PER_PERSON = (
     "How many rows a person may have, {}: it was given, and nobody in the table has more. The limit is on all."
 )
 LIMIT_GIVEN = "The limit, in every digit: it was given."
-SETTINGS_GIVEN = "Settings that the table does not decide, in every digit: {}. They were given."
+SETTINGS_GIVEN = "The exact values of settings that do not follow from the table: {}. They were given."
 KINDS_GIVEN = (
-    "Whether columns that the model does not use were left out as asked or by their rows, and whether kinds of columns were "
-    "declared: a model card names the columns that are used, and says neither."
+    "Why the model does not use other columns (by an option, or because of their values), and whether kinds of columns were "
+    "declared: the model card says neither."
 )
 NAMED_BEFORE = (
     "Columns and categories that settings name without changing anything: version 0.1.0 wrote all that were given."
@@ -67,7 +66,7 @@ MISSING_TEXTS = (
     "That cells of the table hold each of the {} texts for missing cells that the model card names: they were given."
 )
 SOURCE = "The name of the table on the model card: this one has another."
-DECLARED = "Declared bounds of {} columns, in every digit: they were given, and no row is beyond them."
+DECLARED = "The exact declared bounds (columns: {}): they were given, and no row is beyond them."
 UNUSED = (
     "Declared categories that no training row has: {}. Their names were given, and their coefficients are noise alone, which "
     "can be chosen: nothing in the table confirms either."

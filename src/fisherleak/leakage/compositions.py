@@ -126,8 +126,8 @@ def _moved(record: Attribute, shift: NDArray[np.float64] | None, common: Encodin
 
 def _unknown(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"compose needs releases about the same data: attribute '{name}' is not known to have the same coordinates in all of "
-        "them. Encode it alike, or measure pipelines with the encoder inside on the same table."
+        f"compose needs releases about the same data: attribute '{name}' may be encoded differently in some of "
+        "them. Encode it alike, or measure pipelines that contain the encoder, on the same table."
     )
 
 

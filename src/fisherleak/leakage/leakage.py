@@ -116,8 +116,8 @@ class Leakage(EtasOfValues):
         """The same model behind an interface."""
         if self._queried is None:
             raise InvalidInputError(
-                f"{type(by).__name__} needs a leakage that knows how queries become features: one of fisherleak.measure on "
-                "rows, not behind a network."
+                f"{type(by).__name__} needs to know how queries become features: pass a leakage of rows from "
+                "fisherleak.measure, not one of inputs of a network."
             )
         return self._told(by, told_by(by, self._queried.features(by.X_query), self.fits[0]))
 

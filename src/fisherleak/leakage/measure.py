@@ -151,7 +151,7 @@ def measure(
         raise InvalidInputError(f"public must be one of {', '.join(PUBLIC)}; got {public!r}.")
     if behind is not None:
         if person is not None:
-            raise InvalidInputError("person is for tables, and X is behind a network: leave it out.")
+            raise InvalidInputError("person is for tables, and X holds inputs of a network: leave it out.")
         check_noise(noise)
         about_features = measure(model, behind.features, y, noise, sample_weight, None, polish, public)
         return behind.about_inputs(about_features, attributes)

@@ -294,16 +294,15 @@ def _check_declared(step: Estimator, public: str) -> None:
     """Refuse levels, and pools of levels, that an encoder learned from rows that nobody counted here."""
     if public == "nothing" and isinstance(step.categories, str):
         raise UnsupportedModelError(
-            f"{type(step).__name__} learned its categories from the data, and a rare one, named or pooled, gives its "
-            "rows away. "
-            "Declare the categories with categories=…, or release with public='levels', or pass the rows that the "
-            "model was fitted "
-            "on, fl.release(…, rows=(X, y)), to have them counted."
+            f"{type(step).__name__} learned its categories from the data, and a rare category, named or pooled, "
+            "reveals the rows that have it. Declare the categories with categories=…, or release with "
+            "public='levels', or pass the rows that the model was fitted on, fl.release(…, rows=(X, y)), to have them counted."
         )
     if public == "nothing" and getattr(step, "_infrequent_enabled", False) and not _pools_the_few(step):
         raise UnsupportedModelError(
             f"{type(step).__name__} pools categories by a rule that single rows decide (min_frequency={step.min_frequency}, "
-            f"max_categories={step.max_categories}): use min_frequency={FEW} or more alone, or release with public='levels'."
+            f"max_categories={step.max_categories}): use min_frequency={FEW} or more and leave max_categories out, "
+            "or release with public='levels'."
         )
 
 

@@ -59,8 +59,8 @@ def check_each_class(estimator: Estimator) -> None:
     if type(inner) not in BINARY:
         known = " and ".join(kind.__name__ for kind in BINARY)
         raise UnsupportedModelError(
-            f"{name} inside OneVsRestClassifier is not supported: {known} are. A model that tunes itself chooses for each "
-            "class on its own; fit it with one choice for all."
+            f"{name} inside OneVsRestClassifier is not supported: {known} are. A model that tunes itself would choose other "
+            "parameters for each class: fit it with the same for all."
         )
     if inner.class_weight is not None:
         raise UnsupportedModelError(
@@ -106,8 +106,8 @@ def _modelled(estimator: Estimator) -> list[Any]:
 def _check_part(part: Estimator, label: Any, given: dict[str, Any]) -> None:
     if type(part) not in BINARY:
         raise InvalidInputError(
-            f"OneVsRestClassifier has no fitted model for class {label!r}, which every row had or none: a constant has no "
-            "derivative. Fit it on rows of that class and of others."
+            f"OneVsRestClassifier has no fitted model for class {label!r}: all rows of the fit were of that class, or none "
+            "was. Fit it on rows of that class and of others."
         )
     for name in [name for name in DECISIVE if getattr(part, name, None) != given.get(name)]:
         raise UnsupportedModelError(

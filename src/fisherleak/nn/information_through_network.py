@@ -67,8 +67,8 @@ class Through:
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
         raise InvalidInputError(
-            "A leakage about the inputs of a network has no Jacobian in factors, which shaped noise and compositions with "
-            "tables ask for; ask the leakage of the head about its features."
+            "A leakage about inputs of a network does not support noise with a covariance, or compositions with tables: ask "
+            "the leakage of the head about its features."
         )
 
     @property

@@ -135,12 +135,12 @@ def _hold_to(accountant: Counting, engine: Any) -> None:
         clipping = options.get("clipping", "flat")
         if clipping != "flat":
             raise InvalidInputError(
-                f"clipping is {clipping!r} in the engine, and one clip of all parameters together is counted: leave it at "
-                "'flat'."
+                f"clipping is {clipping!r} in the engine, and the accountant counts one clip of all parameters together: "
+                "leave it at 'flat'."
             )
         if accountant.sampling == "poisson" and not options.get("poisson_sampling", True):
             raise InvalidInputError(
-                "poisson_sampling is False in the engine, and Poisson sampling is counted: make the accountant with "
+                "poisson_sampling is False in the engine, and the accountant counts Poisson sampling: make it with "
                 "sampling='fixed', or leave poisson_sampling at True."
             )
         return make_private(*args, **options)

@@ -240,8 +240,8 @@ def recorded_on(ledger: Path, model: Path) -> tuple[str, bool]:
     return f"'{ledger}' records this release, as number {number} of {count}: {covers}.", True
 
 
-ENTRY = "file, model card and what was recorded of it"
-CARD_ONLY = "file and model card; its mark was made without what was recorded of it, which may have been changed"
+ENTRY = "file, model card and the ledger's own entry"
+CARD_ONLY = "file and model card; its mark was made without the rest of the entry, which may have been changed"
 FILE_ONLY = "its file; its mark was made without the model card, which may have been changed"
 """What a mark covers: those that earlier versions made are of less."""
 

@@ -120,7 +120,7 @@ def read_for_release(
     if not is_share(settings.held_out):
         raise InvalidInputError(
             f"`held_out` is {settings.held_out:g}: a release holds out no rows, or a share from {LEAST_HELD_OUT:g} to "
-            f"{MOST_HELD_OUT:g} in hundredths. Give such a share, or 0."
+            f"{MOST_HELD_OUT:g} in steps of 0.01. Give such a share, or 0."
         )
     check_enough(trained.design)
     return TableModel(trained, settings)
@@ -130,8 +130,8 @@ def check_same_model(alone: Design, grouped: Design, group: str) -> None:
     """Refuse groups of rows that give the model other rows or features; ``alone`` is the table without groups."""
     if (alone.n, alone.features, alone.target) != (grouped.n, grouped.features, grouped.target):
         raise InvalidInputError(
-            f"`group` is '{group}', and a release, which has no groups, would use that column in another way: "
-            "rules checked here would not hold for it. Leave `group` out, or keep all categories of the column with "
+            f"`group` is '{group}'. A release has no groups and would use that column differently, so rules that "
+            "pass here would not hold for it. Leave `group` out, or keep all categories of the column with "
             f"`categories={[group]!r}`."
         )
 

@@ -24,7 +24,9 @@ NO_NOISE = (
     "about one row. Add `noise`."
 )
 UNSETTLED = "A board page cannot be made: {}"
-EARLIER = "This summary does not say what was stated and what the rows decided: run the audit again for a board page."
+EARLIER = (
+    "This summary does not say what was declared and what was computed from rows: run the audit again for a board page."
+)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SHARES = {"max_revealed", "max_attack", "max_right", "max_accuracy", "max_gain"}
 """Keys whose limit is a share."""

@@ -251,7 +251,9 @@ def _shares(found: RevealedShare, count: int, summary: Summary) -> str:
             f"attacker who knows everything else.{beside}"
         )
     who = f"{number(count)} of {number(summary.number_measured)} {summary.whose}"
-    return f"An attacker who knows everything else learns more than half of a numeric value about {who}.{beside}"
+    return (
+        f"More than half of a numeric value is revealed about {who}, to an attacker who knows everything else.{beside}"
+    )
 
 
 def _named(target: str) -> str:
@@ -418,4 +420,5 @@ def _then(summary: Summary) -> str:
     if at is None:
         return " What that costs was not measured."
     beware = "" if cost.is_useful(at) else f", {_gone(cost)}"
-    return f" That noise leaves {measured(cost.metric, at)}{beware}."
+    what = "accuracy " * (cost.metric == "accuracy")
+    return f" With that noise: {what}{measured(cost.metric, at)}{beware}."

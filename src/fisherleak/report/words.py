@@ -107,7 +107,7 @@ WORDS: dict[str, Word] = {
     ),
     "revealed_high": Word(
         "95 % and median",
-        "In 5 % of the rows more is revealed than the first figure says; in half of the rows, more than the second says.",
+        "For 95 % of the rows at most the first figure is revealed; for half of the rows, at most the second.",
     ),
     "revealed_spread": Word(
         "spread before the release",

@@ -468,6 +468,6 @@ def estimator_for(trained: Trained) -> Any:
     kind = trained.kind
     if kind.estimator is None:
         raise UnsupportedModelError(
-            f"No model of scikit-learn has the minimum of a {kind.words}: attacks, balancing and releases need one."
+            f"scikit-learn has no model with the minimum of a {kind.words}, and attacks, balancing and releases need one."
         )
     return kind.estimator(trained.design.n, trained.l2)

@@ -325,7 +325,7 @@ def rise_in_words(cost: Tradeoff) -> list[str]:
         ]
         if told:
             reason = why.format(draws=number(cost.draws), rows=number(cost.rows))
-            said.append(f"Somewhere here more noise shows a better utility: {' and '.join(told)}. {reason}")
+            said.append(f"At some noise scales utility rises with more noise: {' and '.join(told)}. {reason}")
     return said
 
 

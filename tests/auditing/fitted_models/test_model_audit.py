@@ -170,7 +170,7 @@ def test_the_call_that_is_offered_works(name: str, public: str) -> None:
     names = {"fl": fl, "model": given.model, "X": given.X, "y": given.y}
     released = eval(made.summary.next.command, names)  # noqa: S307 - our own sentence
     assert released.predict(given.X_test).shape == given.model.predict(given.X_test).shape
-    useless = "no better than the baseline" in made.verdict.partition("That noise leaves")[2]
+    useless = "no better than the baseline" in made.verdict.partition("With that noise:")[2]
     assert made.verdict.endswith(made.summary.next.command) != useless
 
 

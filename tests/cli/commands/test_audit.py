@@ -488,7 +488,7 @@ def test_groups_of_a_released_model(fisherleak: Command, people: Path, tmp_path:
     assert fisherleak("release", people, *kept).status == 0
     refused = fisherleak("audit", people, "--released", model, *own)
     assert refused.status == 2
-    assert "would use that column in another way" in refused.err
+    assert "would use that column differently" in refused.err
 
 
 @pytest.mark.long

@@ -613,12 +613,12 @@ def test_an_audit_says_what_it_confirmed_and_what_it_cannot(fisherleak: Command,
     assert (done.status, done.err) == (0, "")
     for words in (
         "matches its model card",
-        "times as far from a new fit",
+        "from a new fit (1 is typical of noise of the model card's scale)",
         "Measured again",
         "The limit of 0.5 on every row",
     ):
         assert words in done.out
-    assert "Columns, units, grid and what is counted are as a new release" in done.out
+    assert "Columns, units, grid and what is counted are the same as in a new release" in done.out
     assert "That the noise was drawn afresh" in done.out
     assert "The probability that replacing one person" not in done.out  # of noise for whoever could be in the table
     assert "The model card's sentences" not in done.out

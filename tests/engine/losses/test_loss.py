@@ -121,7 +121,7 @@ def test_traits_do_not_follow_other_functions(part: str) -> None:
     mine = dataclasses.replace(fl.LOSSES["squared"], **changed)
     assert mine.traits is None
     assert not mine.unit_curvature
-    with pytest.raises(InvalidInputError, match="over='any-record' knows the package's own losses only"):
+    with pytest.raises(InvalidInputError, match="over='any-record' supports the package's own losses only"):
         known_traits(mine)
     assert known_traits(dataclasses.replace(fl.LOSSES["squared"], name="mine")).unit
 

@@ -77,7 +77,7 @@ def test_what_is_released_moved_as_far_as_its_hessian_says(unit: float) -> None:
         (lambda: make("pseudo_huber").leak(fl.ObjectivePerturbation(1.0)), "pseudo_huber"),
         (lambda: fl.ObjectivePerturbation(1.0, draws=3), "draws must be"),
         (lambda: fl.release(make("logistic").fit(), fl.ObjectivePerturbation(1.0)), r"rows=\(X, y\)"),
-        (lambda: fl.release(make("logistic").fit(), fl.Gaussian(1.0), rows=(1, 2)), "this release needs none"),
+        (lambda: fl.release(make("logistic").fit(), fl.Gaussian(1.0), rows=(1, 2)), "This release needs no rows"),
     ],
 )
 def test_what_need_not_have_a_minimum_is_refused_by_name(make_it: Any, match: str) -> None:

@@ -60,7 +60,10 @@ def test_the_shape_of_the_noise_is_kept() -> None:
         ({"eta": 0.0}, "eta must be a finite number, greater than zero; got 0.0"),
         ({"eta": float("nan")}, "eta must be a finite number"),
         ({"eta": "0.1"}, "eta must be a number"),
-        ({"eta": 1e-320}, r"eta must be from 1e-100 to 1e\+100, so that noise of a finite scale keeps it; got 9.99"),
+        (
+            {"eta": 1e-320},
+            r"eta must be from 1e-100 to 1e\+100, so that some noise of a finite scale meets the limit; got 9.99",
+        ),
         ({"eta": 0.1, "gap": 0.5}, "gap=0.5 needs shape='least-loss'.* Leave it out"),
         ({"eta": 0.1, "gap": 0.5, "shape": "hessian"}, "gap=0.5 needs shape='least-loss'"),
         ({"eta": 9.0, "gap": 0.5, "shape": "least-loss", "over": "any-record"}, "gap=0.5 needs shape='least-loss'"),
@@ -159,9 +162,9 @@ def test_rows_that_the_model_does_not_see_do_not_count() -> None:
         ({"accuracy": 0.6, "gap": 0.1}, "bounds, gap, person, rows_per_person and random_state are for a leakage"),
         (
             {"eta": 0.6},
-            r"accuracy must be given for an attack.*; got WhiteBox without it. Write calibrate\(attack, acc",
+            r"An attack is limited by accuracy.*; got WhiteBox without it. Write calibrate\(attack, acc",
         ),
-        ({}, r"accuracy must be given for an attack.*; got WhiteBox without it. Write calibrate\(attack, acc"),
+        ({}, r"An attack is limited by accuracy.*; got WhiteBox without it. Write calibrate\(attack, acc"),
     ],
 )
 def test_refusals_accuracy(options: dict[str, Any], message: str) -> None:

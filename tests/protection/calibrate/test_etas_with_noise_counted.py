@@ -166,7 +166,7 @@ def test_noise_for_safety_alone_is_refused(copies: int) -> None:
     """However little of it there is beside the rest."""
     X, y = np.array([[1.0, 2.0]] * copies), np.array([3.0] * copies)
     leak = fl.measure(fl.minimise(X, y, l2=0.1), X, y)
-    with pytest.raises(fl.InvalidInputError, match="rows that decide about every parameter"):
+    with pytest.raises(fl.InvalidInputError, match="limits decide the noise on every parameter"):
         fl.counted(leak, 1.0, "least-loss", attributes=["x0"])
 
 

@@ -135,7 +135,7 @@ def test_the_shape_is_in_no_record() -> None:
     record = json.loads(json.dumps(noise.record()))
     assert record["shape"] == record["calibrated"]["shape"] == "hessian"
     assert all(other.calibrated.confidential is None for other in copies(noise))
-    with pytest.raises(fl.InvalidInputError, match="which no record holds"):
+    with pytest.raises(fl.InvalidInputError, match="the record does not contain it"):
         noise_from_record(record)
     with pytest.raises(fl.InvalidInputError, match="covariance that was computed from the rows"):
         fl.release(case.fit(), noise)

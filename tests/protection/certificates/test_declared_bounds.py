@@ -82,7 +82,8 @@ def test_what_was_declared_and_what_was_taken_is_said() -> None:
 def test_nothing_is_taken_from_a_few_rows() -> None:
     values = np.linspace(1.0, 2.0, 29)
     with pytest.raises(
-        fl.InvalidInputError, match=r"Column 'a' has 29 rows. What could be there .* `bounds={'a': \(low"
+        fl.InvalidInputError,
+        match=r"Column 'a' has 29 rows. Bounds and categories are computed from 30 rows or more.* `bounds={'a': \(low",
     ):
         _range("Column 'a'", "'a'", values, None)
     assert _range("Column 'a'", "'a'", values, (0, 3))[:2] == (0.0, 3.0)

@@ -274,7 +274,7 @@ def test_what_has_no_bound_is_refused_by_name() -> None:
     other = fl.measure(fl.minimise(case.X, case.y, steep, l2=0.1), case.X, case.y)
     refusals: list[tuple[fl.Leakage, str]] = [
         (fl.measure(poly, numbers, y), "'age' is preprocessed by a step that is not affine.*over='max'"),
-        (fl.measure(scaled, numbers, y, public="nothing"), "standard deviations as folded scales only"),
+        (fl.measure(scaled, numbers, y, public="nothing"), "supports scales that are standard deviations only"),
         (fl.compose(case.leak(), case.leak()), "for one release"),
         (other, "own losses only, and the loss is steep"),
     ]

@@ -176,7 +176,7 @@ def test_all_rows_of_a_person_are_limited_by_what_is_saved(tmp_path: Path) -> No
         (
             make_pipeline(StandardScaler(), Ridge()),
             {"penalties": [1.0]},
-            "save writes a release with counted preprocessing",
+            "save needs counted preprocessing",
         ),
         (make_pipeline(StandardScaler(), Ridge()), {"y": Y.rename("age")}, "y has the name 'age'"),
     ],

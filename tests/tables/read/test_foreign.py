@@ -90,7 +90,7 @@ def test_json_by_columns_is_the_same_table(orient: str, tmp_path: Path) -> None:
     found = design_of(raw, Choices("y"), held_out=0.0)
     np.testing.assert_allclose(found.labels(), FRAME["y"])
     (tmp_path / "odd.json").write_text('{"a": 1,\n "b": 2}')
-    with pytest.raises(FisherleakError, match="neither an object on every line nor columns"):
+    with pytest.raises(FisherleakError, match="neither one object on each line nor columns"):
         read_table(tmp_path / "odd.json")
     (tmp_path / "lists.json").write_text(json.dumps([["age", "y"], ["secret", 2]]))
     with pytest.raises(FisherleakError, match="is JSON of lists") as refusal:

@@ -136,7 +136,7 @@ def test_a_number_of_fields_that_nothing_explains_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("large", [False, True])
 def test_a_field_behind_the_last_delimiter_that_is_filled_late_is_refused(large: bool, tmp_path: Path) -> None:
     rows = [[*row, ""] for row in ROWS] * 3_000 + [["30", "oslo", "1.5", "someone"]]
-    with pytest.raises(InvalidInputError, match="a field more than its header has names") as refusal:
+    with pytest.raises(InvalidInputError, match="one field more than its header has names") as refusal:
         read(tmp_path, text([NAMES, *rows]), memory=10 if large else None)
     assert "someone" not in str(refusal.value)
 

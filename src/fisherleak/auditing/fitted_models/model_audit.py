@@ -369,8 +369,8 @@ def _check(X: Any, noise: Any, max_eta: float | None, policy: Policy | None) -> 
     """Refuse what has no noise on parameters, before anything long is begun."""
     if hasattr(X, "about_inputs"):
         raise InvalidInputError(
-            "audit needs the model's own rows, and these lie behind a network: fl.measure(model, X, y, noise).report(path) "
-            "shows what is revealed about them."
+            "audit needs the rows that the model was fitted on, and these are inputs of a network: "
+            "fl.measure(model, X, y, noise).report(path) shows what is revealed about them."
         )
     if is_interface(noise) or is_self_shaped(noise):
         raise InvalidInputError(
@@ -379,20 +379,21 @@ def _check(X: Any, noise: Any, max_eta: float | None, policy: Policy | None) -> 
         )
     if policy is not None and noise is None:
         raise InvalidInputError(
-            "policy needs a noise to test: add noise=fl.Gaussian(scale). A policy that chooses its own noise cannot fail."
+            "policy needs a noise to test: add noise=fl.Gaussian(scale). Noise that is chosen by the "
+            "policy under test would always pass."
         )
     if max_eta is None:
         return
     check_positive(max_eta, "max_eta")
     if noise is None:
         raise InvalidInputError(
-            "max_eta needs a noise to test: add noise=fl.Gaussian(scale), or one of fl.calibrate(leak, eta=max_eta). A limit "
-            "that chooses its own noise cannot fail."
+            "max_eta needs a noise to test: add noise=fl.Gaussian(scale), or noise=fl.calibrate(leak, eta=max_eta). Noise that "
+            "is chosen here to meet the limit would always pass."
         )
     if has_own_shape(noise):
         raise InvalidInputError(
             "max_eta cannot be tested with noise whose covariance is data-dependent: etas of rows do not count what the "
-            "covariance reveals. Use noise without one, fl.Gaussian(noise.scale), or leave max_eta out."
+            "covariance reveals. Use isotropic noise, fl.Gaussian(noise.scale), or leave max_eta out."
         )
 
 

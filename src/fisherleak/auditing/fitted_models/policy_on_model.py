@@ -114,7 +114,7 @@ def apply_to_fitted(
     if has_own_shape(leak.noise):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with noise whose covariance is data-dependent: the figures of a "
-            "fitted model do not count what the covariance reveals. Use noise without one, fl.Gaussian(noise.scale)."
+            "fitted model do not count what the covariance reveals. Use isotropic noise, fl.Gaussian(noise.scale)."
         )
     told = calibration_of(leak.noise)
     if told is not None and told.by_present_rows:
@@ -235,14 +235,14 @@ def _refuse_fills(policy: Policy, model: Any, leak: Leakage, y: Any) -> None:
     other = None if is_fit(model) else filled_by_other_rows(checked_model(model), measurement(leak).table, y)
     if other is not None:
         raise InvalidInputError(
-            f"The policy '{policy.source}' cannot be checked with a {type(other).__name__} that was fitted on other rows: a "
-            "filled value can show who lacks one, and no rule counts that. Fit the pipeline on the rows that are audited."
+            f"The policy '{policy.source}' cannot be checked with a {type(other).__name__} that was fitted on other rows: "
+            "a filled value can show that it was missing, and no rule counts that. Fit the pipeline on the audited rows."
         )
     for step in () if is_fit(model) else every_step(checked_model(model)):
         if not _is_gap(getattr(step, "missing_values", np.nan)):
             raise InvalidInputError(
                 f"The policy '{policy.source}' cannot be checked with {type(step).__name__}(missing_values="
-                f"{step.missing_values!r}): cells that it fills are in no rule. Write such cells as missing in the table."
+                f"{step.missing_values!r}): no rule covers the cells that it fills. Write such cells as missing in the table."
             )
         if getattr(step, "add_indicator", False):
             raise InvalidInputError(
@@ -252,7 +252,8 @@ def _refuse_fills(policy: Policy, model: Any, leak: Leakage, y: Any) -> None:
         if getattr(step, "strategy", None) == "constant":
             raise InvalidInputError(
                 f"The policy '{policy.source}' cannot be checked with {type(step).__name__}(strategy='constant'): a filled "
-                "value can show who lacks one, and no rule counts that. Use strategy='mean' or 'median', or leave policy out."
+                "value can show that it was missing, and no rule counts that. Use strategy='mean' or 'median', or leave "
+                "policy out."
             )
 
 

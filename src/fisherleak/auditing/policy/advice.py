@@ -48,7 +48,8 @@ from fisherleak.training.trained_model import Trained, calibrated_scale
 from fisherleak.training.utility import tradeoff
 
 FROM_ROWS = (
-    "It was computed from your data, so publishing it reveals a little about one record. A release by `eta` does not."
+    "It was computed from your data, so publishing it reveals a little about one record. "
+    "A release with `eta` avoids that."
 )
 SHARES = (0.9, 0.5, 0.25, 0.1, 0.05, 0.01)
 """Shares of a value between which people choose."""

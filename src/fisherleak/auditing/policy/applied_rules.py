@@ -58,8 +58,8 @@ def check_measured(policy: Policy, settings: Settings) -> None:
     unstated = [text for text in settings.na if text not in stated.get("na", ())]
     if unstated:
         raise InvalidInputError(
-            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: cells that count as missing are in "
-            f"no rule. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
+            f"`na` is {unstated[0]!r}, which the policy '{policy.source}' does not state: no rule covers the cells that it "
+            f"makes missing. Leave it out, or write na = {[*settings.na]!r} under [require] in the policy."
         )
     for name, (value, why) in asked.items():
         if value is not None and name not in stated:
@@ -124,14 +124,14 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
     whose = "one row" if design.people is None else "the rows of one person"
     for name in (n for n in design.marks if n in design.few_settle_marks & (known if member else known & {*ruled})):
         raise InvalidInputError(
-            f"Only {FEWEST_ROWS} cells or fewer, or {whose}, show whether the marks in the numbers of '{name}' are decimal "
-            "marks or thousands separators. A few rows decide the unit of the column, and no rule of the policy "
+            f"A few cells (at most {FEWEST_ROWS}, or {whose}) decide whether the marks in the numbers of '{name}' are decimal "
+            "marks or thousands separators. So they decide the unit of the column, and no rule of the policy "
             f"'{policy.source}' counts that: write decimal = {design.marks[name]!r} under [require] in the policy, and "
             "give the same as `decimal`."
         )
     if design.header_by_one_row and (member or others):
         raise InvalidInputError(
-            f"Without one row the header of {design.source} might be read in another place, and its columns be others. No rule "
+            f"Without one row the header of {design.source} might be found in another line, with other columns. No rule "
             f"of the policy '{policy.source}' counts that: write the names into its first line, with nothing but rows below, "
             "and give `header=True`."
         )
@@ -155,7 +155,7 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             )
         if what == "levels":
             raise InvalidInputError(
-                f"Without {whose} the categories of the column '{name}' might be written in another way, or be no text. A "
+                f"Without {whose} the categories of the column '{name}' might be spelt differently, or not be text. A "
                 f"release shows that, and no rule of the policy '{policy.source}' counts it: mend the cells that are written "
                 f"in another way, or give `drop={[name]!r}` in place of the option that names it."
             )
@@ -269,8 +269,8 @@ def apply_to_model(policy: Policy, design: Design, settings: Settings, plan: Pla
     for name in found.with_eta(design):
         if name not in shares:
             raise InvalidInputError(
-                f"The policy '{policy.source}' limits max_eta of '{name}', which is no numeric column: how much "
-                "another value of it moves a release is not measured for a fitted model. Limit max_attack."
+                f"The policy '{policy.source}' limits max_eta of '{name}', which is no numeric column. For a fitted "
+                "model, the effect of another category on the release is not measured: limit max_attack."
             )
     if design.people is not None and policy.section("groups"):
         raise InvalidInputError(
@@ -343,8 +343,8 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
     for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found), target.few).items():
         if key not in found and target.unlike_data and "model" not in policy.section("require"):
             raise InvalidInputError(
-                f"By its values the target '{target.name}' would be of another kind than `model` takes it for, and "
-                f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers it: leave `model` out, or write "
+                f"`model` takes the target '{target.name}' as another kind than its values suggest, and "
+                f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers the target: leave `model` out, or write "
                 f'model = "{target.kind}" under [require] in the policy.'
             )
         found.setdefault(key, ColumnLimit(f"columns.{target.name}.{key}", key, limit, every=True))
@@ -506,13 +506,13 @@ def _check_missing(found: AppliedRules, design: Design, of_table: bool) -> None:
         if lacks and (every or any(each.key in OF_ATTACKS for each in found.columns[name])):
             on = "every column" if every else f"'{name}'"
             raise InvalidInputError(
-                f"The policy '{policy.source}' limits attacks on {on}, and nothing can check whether a value of '{name}' is "
-                f"missing, which the model uses: {remedy}"
+                f"The policy '{policy.source}' limits attacks on {on}. The model also uses whether a value of '{name}' is "
+                f"missing, and no attack guesses that: {remedy}"
             )
         if of_table and feature.of is not None and found.columns[name]:
             raise InvalidInputError(
-                f"The policy '{policy.source}' limits what is revealed of '{name}'. The model uses whether a value of it is "
-                f"missing, which no rule is about: {remedy}"
+                f"The policy '{policy.source}' limits what is revealed of '{name}'. The model also uses whether such a value "
+                f"is missing, and no rule limits what is revealed of that: {remedy}"
             )
         if feature.filled and found.columns[name] and _is_far(feature):
             raise InvalidInputError(

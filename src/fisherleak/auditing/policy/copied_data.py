@@ -205,14 +205,14 @@ def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
         count = nearly_values(_there(rows.X[:, feature.columns[0]])) if feature.has_share else 0
         if count == 2 or (count and not feature.few):
             raise InvalidInputError(
-                f"Fewer than {FEWEST_ROWS} rows have a value of '{feature.name}' that is not one of {count} values, or nearly "
-                f"so. It would be measured as a number: write these {count} values alone, so that it is attacked too, or write "
+                f"Nearly all rows have one of {count} values of '{feature.name}', or almost one (all but fewer than "
+                f"{FEWEST_ROWS}). It would be measured as a number, without attacks: write exactly these values, or write "
                 f'kind = "number" under [columns."{feature.name}"] in the policy \'{policy.source}\'.'
             )
         if feature.kind == "category" and _are_amounts(feature, rows.X):
             raise InvalidInputError(
-                f"The categories of '{feature.name}' differ in their digits only. An attacker who guesses the next number is "
-                "nearly correct and counts as wrong: write the numbers alone, so that it is measured as a number, or write "
+                f"The categories of '{feature.name}' differ in their digits only. A guess that is nearly the right number "
+                "would count as wrong: write the numbers alone, so that it is measured as a number, or write "
                 f'kind = "category" under [columns."{feature.name}"] in the policy \'{policy.source}\'.'
             )
     target, columns = design.target, policy.section("columns")
@@ -220,8 +220,8 @@ def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
     count = nearly_values(rows.y) if ruled and not target.classes and "model" not in policy.section("require") else 0
     if count == 2 or (count and not target.few):
         raise InvalidInputError(
-            f"Fewer than {FEWEST_ROWS} rows have a value of the target '{target.name}' that is not one of {count} values, or "
-            f'nearly so. The model takes it as a number: write these {count} values alone, or write model = "{target.kind}" '
+            f"Nearly all rows have one of {count} values of the target '{target.name}', or almost one (all but fewer than "
+            f'{FEWEST_ROWS}). The model takes it as a number: write exactly these values, or write model = "{target.kind}" '
             f"under [require] in the policy '{policy.source}'."
         )
 

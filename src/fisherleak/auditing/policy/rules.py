@@ -241,7 +241,7 @@ def _attacks(applied: AppliedRules, audit: Judged) -> Iterator[Rule]:
             value = gains[worst]
             words = (
                 f"With the release, attackers guess '{worst}' correctly {number(100 * value)} points more often (of 100) than "
-                f"without {_sampled(audit, worst)}; limit {100 * limit:g}{audit.fixed_scale}."
+                f"without{_sampled(audit, worst)}; limit {100 * limit:g}{audit.fixed_scale}."
                 f"{_cannot_fail(audit, columns, limit)}"
             )
             yield Rule(name, limit, value, all(gain <= limit for gain in gains.values()), words)

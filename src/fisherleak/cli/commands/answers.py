@@ -86,8 +86,8 @@ def answers(
 ) -> int:
     """Measure what the answers to a log of queries reveal about the rows behind the model.
 
-    The model is fitted to TABLE as for an audit; with --released it is that release, which answers exactly. A query that was
-    asked twice, and answered with new noise, stands in QUERIES twice.
+    The model is fitted to TABLE as for an audit; with --released it is that release, and its answers get no noise of
+    their own. A query that was asked twice, and answered with new noise, stands in QUERIES twice.
 
     \b
     Examples:
@@ -131,7 +131,9 @@ def _check_noise(noise: float | None, of: str, released: Path | None) -> None:
     """Refuse answers that nothing hides, or that are hidden twice."""
     if released is not None:
         if of == "label":
-            raise InvalidInputError("--of label draws from a model without noise: leave out --of, or --released.")
+            raise InvalidInputError(
+                "--of label is for a model without noise, and a released one has noise: leave out --of, or --released."
+            )
     elif (noise is None) != (of == "label"):
         raise InvalidInputError(
             "--of score and --of probability need --noise: an answer without noise has no limit on what it reveals. "

@@ -30,12 +30,12 @@ __all__ = ["audit"]
 
 CARD_NOTE = "The scale is that of the released model, from its model card; the model was fitted again from the table."
 NOTHING_TO_TEST = (
-    "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one; a gate that chooses its own "
-    "noise cannot fail."
+    "{} needs a noise to test: add --noise SIGMA or --released MODEL, or --eta X to choose one. Noise that is chosen by "
+    "the limit under test would always pass."
 )
 RENAMED = (
-    "The rules of the policy '{}' use the names of columns, and --columns may replace names in the file's first line. "
-    "Leave out --header and --no-header, so that a first line of names is noticed, or write the names into the file."
+    "The rules of the policy '{}' use names of columns, and with --header or --no-header, --columns could replace "
+    "the file's own names unnoticed. Leave out --header and --no-header, or write the names into the file."
 )
 SAME = (
     "model",
@@ -147,7 +147,8 @@ def audit(
             metavar="MEASURE",
             autocompletion=metrics,
             help="The main measure of utility: auc, log-loss or accuracy of classes, r2 of numbers, deviance of counts "
-            "(default: accuracy, or auc where a class of two has less than 30 % of the rows; r2; deviance).",
+            "(default: r2 of numbers, deviance of counts, accuracy of classes; auc if one of two classes has less than 30 % of "
+            "the rows).",
         ),
     ] = None,
     draws: Annotated[

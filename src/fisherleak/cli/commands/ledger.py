@@ -56,9 +56,9 @@ def ledger(
 ) -> int:
     """Print the eta of every row over all releases that the ledger records.
 
-    The table is read as for the last release. Rows are matched by id (--id of the releases, else row numbers); rows that came
-    since are in no earlier release, and of those that left the ledger keeps the record. A row that has the values or cells
-    of a recorded one under another id carries its total. What is printed is derived from the data, and as confidential.
+    The table is read as for the last release. Rows are matched by id (--id of the releases, else row numbers). New rows
+    are in no earlier release. The ledger keeps the record of rows that are no longer in the table. A row with the same values
+    or cells as a recorded row, but another id, gets the total of that row. The output is as confidential as the data.
 
     \b
     Examples:

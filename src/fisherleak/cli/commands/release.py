@@ -70,8 +70,8 @@ def release(
         typer.Option(
             "--l2",
             metavar="X",
-            help="Penalty per row on standardised coefficients (default: with --eta for any record within the bounds, what "
-            f"numbers of the model card give, {DEFAULT_L2:g} or more; else {DEFAULT_L2:g}).",
+            help=f"Penalty per row on standardised coefficients (default: {DEFAULT_L2:g}; with --eta for any record within "
+            f"the bounds, {DEFAULT_L2:g} or more, computed from numbers of the model card).",
         ),
     ] = None,
     reading: flags.Reading,
@@ -115,7 +115,7 @@ def release(
     """Train a model, add noise that keeps a limit, save it with its model card.
 
     It is trained on all rows that have the target unless --held-out says otherwise. The model without noise is never written.
-    Without --l2, a rule decides the penalty by numbers of the model card and scales on its grid, and the model card says how.
+    Without --l2, the penalty is computed from numbers of the model card, which says how.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ def verify(
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option("--ledger", metavar="FILE", help="The ledger that must record this release, in its latest copy."),
+        typer.Option("--ledger", metavar="FILE", help="The latest copy of the ledger, which must record this release."),
     ] = None,
     verbose: flags.Verbose = False,
     quiet: flags.Quiet = False,
@@ -36,9 +36,9 @@ def verify(
 ) -> int:
     """Check a released model against its model card, and the model card against its digest and signature.
 
-    The file is built again from the model card and its parameters and compared, so that nothing else is in either. No table is
-    needed, and nothing is loaded from the model's file. What the model card claims is another question, which
-    'fisherleak audit TABLE --released MODEL' answers. Exit status 1: it does not verify.
+    The file is built again from its parameters and the model card, and compared: it can contain nothing else. No table is
+    needed, and nothing is loaded from the model's file. Whether the claims of the model card are true is not checked:
+    'fisherleak audit TABLE --released MODEL' checks that. Exit status 1: it does not verify.
 
     \b
     Examples:

@@ -150,8 +150,8 @@ def check_fixed(jacobian: Jacobian) -> None:
         and (jacobian.fit.loss.quadratic or not _without_known(jacobian))
     ):
         raise UnsupportedModelError(
-            "For a model of several outputs, membership() counts the standard deviations of scalers before a softmax "
-            "model, and no other preprocessing: measure with public='preprocessing'."
+            "For models of several outputs, the only preprocessing that membership() counts is standard deviations of scalers "
+            "before a softmax model: measure with public='preprocessing'."
         )
     if not _without_known(jacobian):
         raise InvalidInputError(

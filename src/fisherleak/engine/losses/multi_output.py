@@ -250,6 +250,6 @@ def check_by_label(loss: Loss, K: int) -> None:
             if np.all(np.abs(gradients - told) <= SAME * (np.abs(gradients).max() + np.abs(told).max())):
                 return
     raise UnsupportedModelError(
-        f"The loss {loss.name!r} has several outputs, and its gradient does not move with the label of every row as its c "
-        "says. For all rows c is one matrix of shape (1, L, q): correct c, or fit each output by itself."
+        f"The loss {loss.name!r} has several outputs, and the derivative of its gradient by the label is not its c in every "
+        "row. c is one matrix for all rows, of shape (1, L, q): correct c, or fit each output by itself."
     )

@@ -173,8 +173,8 @@ def check_fine(noisy: Vector, theta: Vector, grid: Vector, scale: float) -> None
     coarse = np.flatnonzero(np.spacing(largest) > grid)
     if coarse.size:
         raise InvalidInputError(
-            f"noise of scale {scale:g} is lost in a parameter of {noisy[coarse[0]]:.3g}, which has 53 bits: their last bit "
-            "would reveal more than the noise hides. Use more noise, other units or centred columns."
+            f"noise of scale {scale:g} is too small beside a parameter of {noisy[coarse[0]]:.3g}: rounding to 53 bits would "
+            "reveal more than the noise hides. Use more noise, other units or centred columns."
         )
 
 

@@ -59,9 +59,9 @@ def checked_shape(shape: NDArray[np.float64]) -> NDArray[np.float64]:
         raise InvalidInputError("shape must be positive definite: a direction without noise would be released exactly.")
     if not condition <= NEARLY_SINGULAR:
         raise InvalidInputError(
-            f"shape is nearly singular: with variances of one its condition is {condition:.0e}, and {NEARLY_SINGULAR:.0e} is "
-            "the most whose inverse is not lost in rounding. Give every direction more noise, or leave out columns that nearly "
-            "repeat others."
+            f"shape is nearly singular: with variances of one its condition number is {condition:.0e}. Above "
+            f"{NEARLY_SINGULAR:.0e} its inverse is lost in rounding. Give every direction more noise, or leave out "
+            "columns that nearly repeat others."
         )
     matrix.flags.writeable = False
     return matrix
@@ -170,8 +170,7 @@ class Gaussian(EqualByShape, OneDraw):
         shape = record.get("shape")
         if isinstance(shape, str):
             raise InvalidInputError(
-                f"noise has the covariance '{shape}', which was computed from the rows and which no record holds: fit "
-                "the model "
-                "again from its rows."
+                f"noise has the covariance '{shape}', which was computed from the rows, and the record does not "
+                "contain it: fit the model again from its rows."
             )
         return cls(record["scale"], shape, calibrated=calibration_in(record))

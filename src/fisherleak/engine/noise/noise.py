@@ -55,12 +55,12 @@ def check_noise(noise: Any) -> None:
     if hasattr(noise, "X_query") and not isinstance(noise, type):
         raise InvalidInputError(
             "noise must be noise on released parameters here, such as fisherleak.Gaussian(0.1); "
-            f"{type(noise).__name__} is what an interface has answered, for fisherleak.measure."
+            f"{type(noise).__name__} describes answers to queries: pass it to fisherleak.measure."
         )
     if hasattr(noise, "released_draws") and not isinstance(noise, type):
         raise InvalidInputError(
-            "noise must not depend on the data here, such as fisherleak.Gaussian(0.1); the covariance of what "
-            f"{type(noise).__name__} releases does."
+            "noise must not depend on the data here, such as fisherleak.Gaussian(0.1); the covariance of "
+            f"{type(noise).__name__} does."
         )
     if isinstance(noise, type) or not hasattr(noise, "unit_information_root"):
         shown = noise.__name__ if isinstance(noise, type) else repr(noise)

@@ -94,7 +94,7 @@ class DataShaped(TableInformation):
         name, fit = type(mechanism).__name__, jacobian.fit
         if not is_squared_numbers(fit.loss):
             raise UnsupportedModelError(
-                f"{name} is known for models of one output, and of several numbers with the package's squared loss; this one "
+                f"{name} is known for models of one output, and for several with the package's squared loss; this one "
                 f"has {fit.coef.shape[0]} outputs and the loss {fit.loss.name!r}: use noise on its parameters, "
                 "fisherleak.Gaussian."
             )

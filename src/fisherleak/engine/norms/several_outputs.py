@@ -258,6 +258,6 @@ def refuse_several(information: Information, what: str) -> None:
     if fit is not None and fit.loss.several:
         raise UnsupportedModelError(
             f"A model of {fit.coef.shape[0]} {'classes' if fit.loss.classes else 'outputs'} ({fit.loss.name} loss) is not "
-            f"supported by {what}: etas, calibrate over the rows present and release are there for several outputs. Fit one "
+            f"supported by {what}. With several outputs, use etas, calibrate (over the rows present) or release. Or fit one "
             "output, or one class against the rest."
         )

@@ -116,9 +116,9 @@ def _check_settled(encoder: Estimator, flow: Flow, most: int) -> None:
         named = len(counts) if limit is None else limit - 1
         if near or (named < len(counts) and named > 0 and counts[named - 1] - counts[named] <= 2 * most):
             raise UnsupportedModelError(
-                f"Column '{flow.table.names[j]}' has a category that one row or person makes rare or common, which "
-                f"gives them away: declare the categories with categories=…, or give {type(encoder).__name__} other limits "
-                "(min_frequency, max_categories)."
+                f"Column '{flow.table.names[j]}' has a category that would be rare, or common, without one row or "
+                f"person. That reveals them: declare the categories with categories=…, or give {type(encoder).__name__} other "
+                "limits (min_frequency, max_categories)."
             )
 
 
@@ -187,10 +187,8 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
         if 0 < pooling < few.count:
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has rare categories that only {pooling} of the {few.who} have, and "
-                "the feature "
-                f"that {type(encoder).__name__} pools them in shows that there are any: declare the categories with "
-                "categories=…, "
-                "unite them with another category, leave these rows out, or pass public='levels'."
+                f"{type(encoder).__name__} has a feature for them. That shows that such rows exist: declare the categories "
+                "with categories=…, unite them with another category, leave these rows out, or pass public='levels'."
             )
 
 
@@ -214,8 +212,8 @@ def _check_indicator(step: Estimator, flow: Flow, few: _Fewest) -> None:
         counts = few.having(np.asarray(absent, dtype=bool).tolist())
         if min(counts[True], counts[False]) < few.count:
             raise UnsupportedModelError(
-                f"Column '{flow.table.names[j]}' has an indicator of missing values, which would give a person away: "
-                f"{counts[True]} of the {few.who} lack it, {counts[False]} have it. Use add_indicator=False, or pass "
+                f"Column '{flow.table.names[j]}' has an indicator of missing values, which would reveal single people: "
+                f"{counts[True]} of the {few.who} have no value, {counts[False]} have one. Use add_indicator=False, or pass "
                 "public='levels'."
             )
 

@@ -272,9 +272,7 @@ def _refuse_constant(step: Estimator, sizes: Any) -> None:
     if zero.size:
         names = getattr(step, "feature_names_in_", None)
         name = zero[0] if names is None else f"'{names[zero[0]]}'"
-        raise InvalidInputError(
-            f"Column {name} is constant, so {type(step).__name__} has no scale for it that moves with its values: drop it."
-        )
+        raise InvalidInputError(f"Column {name} is constant, so {type(step).__name__} cannot scale it: drop it.")
 
 
 # From what was learned to the risk in raw units

@@ -162,7 +162,7 @@ def least_noise_against(attack: Any, accuracy: Any, over: Any, shape: Any) -> Ga
         raise InvalidInputError(f"accuracy is for attacks such as fisherleak.attacks.WhiteBox(…); got {name}.")
     target = check_positive(accuracy, "accuracy")
     if not target < 1:
-        raise InvalidInputError(f"accuracy must be below 1, which any noise keeps; got {accuracy}.")
+        raise InvalidInputError(f"accuracy must be below 1, since every noise keeps it below 1; got {accuracy}.")
     if is_leakage(shape) or (isinstance(shape, str) and shape != "isotropic"):
         raise InvalidInputError("shape must be a matrix or 'isotropic' for an attack: pass that of a calibrated noise.")
     unit = Gaussian(1.0, None if isinstance(shape, str) else shape)
@@ -312,8 +312,8 @@ def calibrate(
         others = (eta, attributes, label, groups, bounds, gap, person, rows_per_person, random_state)
         if any(given is not None for given in others):
             raise InvalidInputError(
-                "eta, attributes, label, groups, bounds, gap, person, rows_per_person and random_state are for a leakage: "
-                "leave them out with accuracy."
+                "eta, attributes, label, groups, bounds, gap, person, rows_per_person and random_state belong to a limit on "
+                "eta: leave them out with accuracy=."
             )
         return least_noise_against(leakage, accuracy, over, shape)
     leakage, over = _of_a_leakage(leakage), read_over(over, OVER)
@@ -332,8 +332,8 @@ def calibrate(
         raise InvalidInputError("bounds and random_state are for over='any-record' only.")
     if over != ANY_RECORD and (person is not None or rows_per_person is not None):
         raise InvalidInputError(
-            "person goes with over='max' alone, and rows_per_person with over='any-record': use over='person' with groups= to "
-            "limit the people present."
+            "person goes with over='max' and no groups, rows_per_person with over='any-record'. To limit the people present, "
+            "use over='person' with groups=."
         )
     own_noise = measurement(leakage).noise
     if is_interface(own_noise) and (shape is not None or over == ANY_RECORD):
@@ -470,7 +470,7 @@ def _of_a_leakage(given: Any) -> Leakage:
     name = given.__name__ if isinstance(given, type) else type(given).__name__
     if hasattr(given, "certain_accuracy"):
         raise InvalidInputError(
-            f"accuracy must be given for an attack, how often it may be right, in place of eta; got {name} without it. Write "
+            f"An attack is limited by accuracy, how often it may be correct, in place of eta; got {name} without it. Write "
             "calibrate(attack, accuracy=0.9), say, or pass a leakage from fisherleak.measure."
         )
     raise InvalidInputError(

@@ -140,16 +140,16 @@ def least_loss_shape(rows: Sequence[int], K: Matrix, P: Matrix, H: Matrix) -> Le
     unknowns = p * (p + 1) // 2 + sum(row.V.shape[1] * (row.V.shape[1] + 1) // 2 for row in at_limit)
     if unknowns > MOST_UNKNOWNS:
         raise InvalidInputError(
-            f"The second term of least-loss noise with {p} parameters takes a system of {unknowns} unknowns, and "
-            f"{MOST_UNKNOWNS} are the most. Take the covariance from public rows, or shape='hessian'."
+            f"How much the covariance of least-loss noise reveals follows from a system of {unknowns} unknowns for {p} "
+            f"parameters, and at most {MOST_UNKNOWNS} are possible. Take the covariance from public rows, or shape='hessian'."
         )
     # at S = I the condition S H S = sum K P K^T is H = sum k Pi k^T
     explained = sum((row.k @ row.Pi @ row.k.T for row in at_limit), start=np.zeros_like(H))
     residual = float(np.linalg.norm(H - explained) / np.linalg.norm(H))
     if residual > UNBALANCED or float(scipy.linalg.eigvalsh(H - explained, H)[-1]) > UNEXPLAINED:
         raise InvalidInputError(
-            "The second term of least-loss noise needs rows that decide about every parameter, and here some parameters have "
-            "noise for safety alone. Limit more attributes, or use shape='hessian'."
+            "How much the covariance of least-loss noise reveals is known only if the limits decide the noise on every "
+            "parameter. Here some parameters have noise only as a precaution. Limit more attributes, or use shape='hessian'."
         )
     curved = _curvature(at_limit, H)
     across = [

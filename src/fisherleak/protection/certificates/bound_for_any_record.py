@@ -39,8 +39,8 @@ def known_traits(loss: Loss) -> Traits:
     check_name(loss)
     if loss.traits is None:
         raise InvalidInputError(
-            f"over='any-record' knows the package's own losses only, and the loss is {loss.name}: how far a row moves the "
-            "curvature of others is not known. Use over='max'."
+            f"over='any-record' supports the package's own losses only, and the loss is {loss.name}: how much one row changes "
+            "the Hessian of the others is not known. Use over='max'."
         )
     return loss.traits
 

@@ -193,8 +193,8 @@ def check_grid(noise: Any, shape: str) -> None:
     finest = grid_of(replace(noise, calibrated=None), len(S)).min()
     if step < FINEST * coordinate or step > finest:
         raise InvalidInputError(
-            f"`shape={shape!r}` leaves parameters with noise of such different sizes that no public grid suits all: bring the "
-            "columns to similar units, or use `shape='isotropic'`."
+            f"`shape={shape!r}` gives parameters noise of such different sizes that one public grid cannot fit them all: bring "
+            "the columns to similar units, or use `shape='isotropic'`."
         )
 
 

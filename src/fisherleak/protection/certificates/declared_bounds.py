@@ -214,8 +214,8 @@ def _check_rows(what: str, count: int, remedy: str) -> None:
     """Refuse ranges and levels that would be read off a few rows."""
     if count < FEWEST_IN_ALL:
         raise InvalidInputError(
-            f"{what} has {count} row{'s' * (count != 1)}. What could be there is computed from {FEWEST_IN_ALL} rows or more: "
-            f"of fewer, it would reveal single rows. Declare it with `{remedy}`."
+            f"{what} has {count} row{'s' * (count != 1)}. Bounds and categories are computed from {FEWEST_IN_ALL} rows or "
+            f"more: from fewer, they would reveal single rows. Declare them with `{remedy}`."
         )
 
 
@@ -319,8 +319,8 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
                 f"bounds of 'label' must be labels of the {loss.name} loss, {loss.labels.rule}; got {given!r}."
             )
         raise InvalidInputError(
-            f"The label's range on a coarse grid leaves the labels of the {loss.name} loss, {loss.labels.rule}: declare it "
-            "with `bounds={'label': (low, high)}`."
+            f"The label's range, rounded outwards, has values that the {loss.name} loss does not take ({loss.labels.rule}): "
+            "declare it with `bounds={'label': (low, high)}`."
         )
     return np.array([low, high]), record, stable
 
@@ -458,6 +458,6 @@ def check_deviations(folding: Folding, totals: bool = False) -> None:
     """Refuse folded scales that are no standard deviations; where their ``totals`` are needed, those that have none too."""
     if (totals and folding.totals is None) or np.any(np.asarray(host(folding.shares))):
         raise InvalidInputError(
-            "over='any-record' knows standard deviations as folded scales only: order statistics jump when a row is replaced. "
+            "over='any-record' supports scales that are standard deviations only: order statistics jump if a row is replaced. "
             "Use StandardScaler, or over='max'."
         )

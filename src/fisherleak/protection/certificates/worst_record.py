@@ -336,9 +336,9 @@ def check_useful(upper: float, lower: float, count: int = 1) -> float:
     """Refuse a bound that is far above what was found, or infinite; else how far it is from that, as a logarithm."""
     if (not math.isfinite(upper) or not upper <= LOOSEST * lower) and count > 1:
         raise NoUsefulBoundError(
-            f"No useful bound holds for a person with {count} rows of any record within the bounds: they would move the model "
-            "too far (few people, little l2, or wide bounds). Declare narrower bounds or fewer rows per person, use a larger "
-            "l2 or more people."
+            f"No useful bound holds for a person with {count} rows, each any record within the bounds: they could move the "
+            "model too far (few people, little l2, or wide bounds). Declare narrower bounds or fewer rows per person, use a "
+            "larger l2 or more people."
         )
     if not math.isfinite(upper) or not upper <= LOOSEST * lower:
         raise NoUsefulBoundError(

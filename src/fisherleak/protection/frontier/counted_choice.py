@@ -110,8 +110,8 @@ def score_for(over: str, loss: Loss, labels: Vector | None) -> BoundedScore:
         return BoundedScore(loss, math.inf, FARTHEST)
     if over == ANY_RECORD:
         raise InvalidInputError(
-            "For any record within the bounds, a choice is counted for the squared and the logistic loss only, and the loss is "
-            f"{loss.name}: name a candidate beforehand, release(choice=…), or use counted=False, which warns."
+            "What choosing a candidate reveals of any record within the bounds is known for squared and logistic loss only; "
+            f"the loss is {loss.name}. Name a candidate beforehand, release(choice=…), or use counted=False, which warns."
         )
     return BoundedScore(loss, math.inf, math.inf)
 
@@ -556,8 +556,8 @@ def _reach(
         return reach_of_present([_in_order(each, rows) for each in gradients], groups)
     if np.intersect1d(*rows).size:
         raise InvalidInputError(
-            "A choice on the rows that the candidates are fitted on is not bounded for any record within the bounds. Of "
-            f"{len(task.y)} rows none were held out: use held_out=0.25 with 20 rows or more, over='max', or name "
+            "What choosing a candidate reveals of any record within the bounds is known only if held-out rows decide. Here "
+            f"none of {len(task.y)} rows were held out: use held_out=0.25 with 20 rows or more, over='max', or name "
             "a candidate beforehand, release(choice=…)."
         )
     found = reach_of_any_record(views, score, allowed)

@@ -205,8 +205,8 @@ class EvenWeights:
         product, counted = np.sqrt(lengths * slope.square), self.procedure.counted
         if not np.all(product[counted] > SMALLEST_PART * product[counted].mean()):
             raise InvalidInputError(
-                "account='end-to-end' needs an eta above zero for every row whose residual is zero, and one row has eta zero: "
-                "leave such rows out, or use account='weights-fixed'."
+                "account='end-to-end' needs an eta above zero for every row, even at a residual of zero. One row has eta zero "
+                "there: leave such rows out, or use account='weights-fixed'."
             )
         lengths, product = (np.where(counted, x, 1.0) for x in (lengths, product))
         g, h = moved @ M / lengths[:, None], X @ B

@@ -357,8 +357,8 @@ class IRFIL(Wrapper):
         distance = fit_at(risk, theta, False).distance
         if distance > LOOSE:
             warnings.warn(
-                f"estimator_ stopped at a distance of {distance:.1e} from its minimum, where history_ is measured: how much "
-                "its own etas differ does not follow from that. Give the estimator a smaller tol or more iterations; "
+                f"estimator_ stopped at a distance of {distance:.1e} from its minimum. history_ is measured at the minimum, so "
+                "the etas of estimator_ can differ from it. Give the estimator a smaller tol or more iterations; "
                 "measure(..., polish=True) moves it to its minimum.",
                 LooseFitWarning,
                 stacklevel=3,

@@ -210,8 +210,8 @@ def disclosed_by_choices(
             continue
         if notes:
             raise InvalidInputError(
-                f"Release {number} of the ledger was chosen among candidates, and what that reveals is known in its own "
-                f"encoding only ({notes[0]}): encode categories alike in all releases."
+                f"Release {number} of the ledger was chosen among candidates, and what that reveals is known only for "
+                f"the encoding of that release ({notes[0]}): encode categories alike in all releases."
             )
         unit = max(1.0, abs(label_slope(entry))) * max([1.0, *units.values()])
         # section 7.6: lambda_max(M + eta_choice^2 I) = lambda_max(M) + eta_choice^2

@@ -275,7 +275,8 @@ def _refuse_changed(changed: NDArray[np.int64], unchanged: Any, number: int) -> 
         raise InvalidInputError(
             f"All {changed.size} rows of release {number} have another label or other values now: a ledger is of "
             "one table and one target. Keep one for each target: a row's eta over several ledgers is at most the root of the "
-            f"sum of squares. Or {CARRY}, which counts so."
+            f"sum of squares. Or {CARRY}, which adds "
+            "up squares in this way."
         )
     if changed.size:
         raise InvalidInputError(

@@ -191,7 +191,8 @@ def _offset(jacobian: Jacobian, columns: list[Json], table: Table) -> Vector:
         feature = int(np.argmax(np.abs(rest - offset).max(axis=0)))
         names = [column["name"] for column in columns if feature in column["features"]] or [str(feature)]
         raise InvalidInputError(
-            f"A ledger cannot keep how column '{names[0]}' becomes features: that is not a sum of the columns' parts."
+            f"A ledger cannot keep how column '{names[0]}' becomes features: they are not a sum of one part for each "
+            "column."
         )
     return np.asarray(offset)
 

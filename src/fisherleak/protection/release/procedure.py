@@ -38,7 +38,7 @@ Vector = NDArray[np.float64]
 
 USELESS = (
     "This release may be no better than the baseline. Judged by rows, parameters, bounds and limit alone, the noise is as "
-    "large as what many models learn: use a larger eta, declare narrower bounds, or get more rows."
+    "large as the coefficients of many models: use a larger eta, declare narrower bounds, or get more rows."
 )
 
 

@@ -149,11 +149,11 @@ def release(
         check_noise(noise)
         check_public(public)
         if person is not None and rows is None:
-            raise InvalidInputError("person says whose each of the rows is: pass rows=(X, y) too.")
+            raise InvalidInputError("person names the person of each row: pass rows=(X, y) too.")
         if rows is not None and (public != "nothing" or is_fit(model)):
             raise InvalidInputError(
-                "rows is for ObjectivePerturbation, and for models of scikit-learn where public='nothing', whose categories "
-                "and classes are then counted: this release needs none. Leave it out."
+                "rows is for ObjectivePerturbation, and for scikit-learn models with public='nothing' (to count categories and "
+                "classes). This release needs no rows: leave it out."
             )
     if is_fit(model):
         fitted: Any = FittedRecord(model, None if rows is None else _rows_of(model, noise, rows))
@@ -387,7 +387,7 @@ class FittedRecord:
             return _draw_of(fit, mechanism, rng, self.rows)
         if not is_squared_numbers(fit.loss):
             raise UnsupportedModelError(
-                f"{type(mechanism).__name__} is drawn for models of one output, and of several numbers with the package's "
+                f"{type(mechanism).__name__} is drawn for models of one output, and for several with the package's "
                 f"squared loss; this one has {fit.coef.shape[0]} outputs and the loss {fit.loss.name!r}: use noise on the "
                 "parameters, fisherleak.Gaussian."
             )

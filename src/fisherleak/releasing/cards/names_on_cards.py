@@ -240,6 +240,6 @@ def _check_marks(first: Design, last: Design) -> None:
     for name in (*(feature.name for feature in last.features), last.target.name):
         if first.marks.get(name) != last.marks.get(name):
             raise InvalidInputError(
-                f"The marks in the numbers of '{name}' are decimal marks or thousands separators: only columns that the "
-                "model does not use show which, and a model card does not name them. Give `decimal`."
+                f"The marks in the numbers of '{name}' are decimal marks or thousands separators. Only columns that "
+                "the model does not use show which of the two, and the model card does not name such columns: give `decimal`."
             )

@@ -265,8 +265,8 @@ def _check_own(path: Path, card: Json, text: bytes) -> None:
         raise InvalidInputError(
             f"The model card would have {len(text):,} bytes: at most {MOST_BYTES:,}, and {MOST_PARTS:,} lists and "
             "records, are read. "
-            "Shorten names of columns and categories, leave columns out with `drop`, or leave out `shape_from`: a covariance "
-            "of public rows stands on the model card, one that is named does not."
+            "Shorten names of columns and categories, leave columns out with `drop`, or leave out `shape_from`: its "
+            "covariance is written out on the model card, other covariances are only named."
         )
     wrong = wrong_place(card)
     if wrong is not None:
@@ -360,8 +360,8 @@ def _check_names(saved: SavedModel, own: Settings, source: str) -> None:
         found, made = getattr(saved.settings, name), getattr(own, name)
         if found != made and (now or name not in SORTED or len(found) != len(made) or {*found} != {*made}):
             raise InvalidInputError(
-                f"The model card of '{saved.path.name}' says under 'settings.{name}' what a release of {source} writes in "
-                "another way: it may carry other data. Do not pass it on; release the model again."
+                f"The model card of '{saved.path.name}' says something else under 'settings.{name}' than a release of {source} "
+                "would: it may carry other data. Do not pass it on; release the model again."
             )
 
 

@@ -64,8 +64,8 @@ def save_protected(
 
     if not task.by_rule or task.public == "preprocessing":
         raise InvalidInputError(
-            "save writes a release with counted preprocessing, and with a penalty and covariance computed from public numbers: "
-            "call protect with over='any-record', without penalties and with public='nothing'. " + WITHOUT
+            "save needs counted preprocessing, and a penalty and covariance that follow from public numbers. Call protect with "
+            "over='any-record', without penalties and with public='nothing'. " + WITHOUT
         )
     kind, table = _kind_of(task.given), as_table(task.X)
     columns = _columns_of(task.given, table)
@@ -132,8 +132,8 @@ def _check_fills(columns: CardColumns, bounds: Mapping[str, tuple[float, float]]
         if value != centre:
             raise UnsupportedModelError(
                 f"SimpleImputer fills gaps of column '{name}' with {value:g}, and a model with a model card fills "
-                f"them with the centre of its bounds, {centre:g}: use SimpleImputer(): its gaps get that centre, "
-                f"and a feature shows them. {WITHOUT}"
+                f"them with the centre of its bounds, {centre:g}. Use SimpleImputer(): its gaps are then filled with that "
+                f"centre, and an extra feature shows where. {WITHOUT}"
             )
 
 

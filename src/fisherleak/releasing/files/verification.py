@@ -32,7 +32,7 @@ from fisherleak.releasing.ledgers import recorded_on
 from fisherleak.releasing.shaping import covariance_words
 
 WHOLE = (
-    "The file is the one that its model card and parameters give, and the model card has the fields that model cards have. "
+    "The file is the one that follows from its model card and parameters, and the model card has no unusual fields. "
     "Nothing else is in either. The file was built again and compared byte for byte, or node by node where other versions of "
     "scikit-learn or skops wrote it. Names, categories and settings are as the publisher gave them; an audit checks them "
     "against the table."
@@ -55,15 +55,17 @@ CLAIMS = (
     "noise (kind, scale, whether it was given), limit, bounds, scales and centres from rows, number of rows, whether rows were "
     "reweighted, columns, categories, settings, the name of the table and versions of packages."
 )
-OTHER_NAMES = "Whether the table has the columns that the model card names beside the model's, under {}."
-DECLARED = "Declared bounds of {} columns, in every digit: the publisher gave them. An audit checks that no row is beyond them."
+OTHER_NAMES = "Whether the table has the columns that only {} of the model card names: the model does not use them."
+DECLARED = (
+    "The exact declared bounds (columns: {}): the publisher gave them. An audit checks that no row is beyond them."
+)
 AS_GIVEN = (
     "Whether the table needs the declarations under {}. They stand as they were given, and no audit shows it either."
 )
 LEDGER = "The release's number and mark on a ledger: `ledger` checks them."
 OTHER_ENTRIES = (
-    "What the ledger says of releases. Someone who holds the ledger can change its entries, and also this one if they make its "
-    "model card anew (and sign it). The model card of each release shows whether its own entry was changed after that."
+    "Whether the ledger's entries are true. Someone who holds the ledger can change its entries, and also this one if they "
+    "make its model card anew (and sign it). The model card of each release shows whether its own entry was changed after that."
 )
 NO_SIGNATURE = (
     "Whether the model card is the one that was released: only a signature shows that. Someone who changes a model "

@@ -284,7 +284,7 @@ def looks_like_id(name: str, profile: Profile) -> str:
     else:
         return ""
     person = f"`person={name!r}` takes rows with the same value as one person's"
-    return f"looks like an identifier of what several rows belong to: {why}; {person}"
+    return f"looks like an identifier that several rows share ({why}); {person}"
 
 
 def is_long(numbers: Numbers) -> bool:

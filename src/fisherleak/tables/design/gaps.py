@@ -100,8 +100,8 @@ def gap_notes(filled: Sequence[Filled], told: Sequence[str]) -> list[str]:
     if told:
         names = ", ".join(f"'{name}'" for name in told[:LISTED]) + _more(len(told))
         sentences.append(
-            f"Where at least {SHARE:.0%} of a number's values, and those of {FEWEST} people, are missing, a feature of its own "
-            f"shows that: {names}."
+            f"If at least {SHARE:.0%} of a numeric column's values, of at least {FEWEST} people, are missing, an extra feature "
+            f"shows where: {names}."
         )
     if by["level"]:
         sentences.append(

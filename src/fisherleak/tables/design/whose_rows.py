@@ -63,8 +63,8 @@ def people_in(raw: RawTable, name: str, lazily: bool) -> People:
 
     if lazily:
         raise InvalidInputError(
-            f"`person` ('{name}') needs all rows in memory, and those of {raw.source} are read part by part: take fewer rows "
-            "or columns, without a cluster and with enough memory (`room`)."
+            f"`person` ('{name}') needs all rows in memory, and those of {raw.source} are read part by part: use fewer rows "
+            "or columns, enough memory (`room`) and no cluster."
         )
     texts = np.concatenate([as_text(part.read((name,)).column(0)) for part in raw.parts])
     written, spellings = pandas.factorize(texts)

@@ -286,8 +286,8 @@ def _names(
     if form.columns is not None:
         if evidence < 0:
             raise InvalidInputError(
-                f"The first line of {source} looks like a header, and `columns` gives names too: `header=True` has them take "
-                "its place, `header=False` takes it as a row."
+                f"The first line of {source} looks like a header, and `columns` gives names too. With `header=True` the "
+                "names of `columns` replace that line; with `header=False` that line is a row."
             )
         return [*form.columns, *trailing], int(form.header is True), ()
     if form.header is False:
@@ -472,8 +472,8 @@ def _refusal(error: Exception, source: str, delimiter: str, encoding: str, above
     text = str(error)
     if "conversion error to null" in text:
         return InvalidInputError(
-            f"{source} has rows with a field more than its header has names, empty in the first rows and not in all: name the "
-            "columns with `columns` and `header=True`, or mend these rows."
+            f"{source} has rows with one field more than its header has names; that field is empty in the first rows only. "
+            "Name the columns with `columns` and `header=True`, or mend these rows."
         )
     ragged = RAGGED.search(text)
     if ragged:
@@ -487,8 +487,8 @@ def _refusal(error: Exception, source: str, delimiter: str, encoding: str, above
         return InvalidInputError(_badly_encoded(source, encoding, None))
     if "straddl" in text or ("block" in text and "size" in text):
         return InvalidInputError(
-            f"{source} has a row of more than {BLOCK // 2**20} MiB, which no table has: is a quote left open, or the "
-            "delimiter another?"
+            f"{source} has a row of more than {BLOCK // 2**20} MiB, which no table has: is a quote left open, or is "
+            "the delimiter another one?"
         )
     return InvalidInputError(f"{source} cannot be read as CSV: {text.splitlines()[0][:120]}.")
 

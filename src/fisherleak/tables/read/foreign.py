@@ -122,7 +122,7 @@ def _json_frame(file: IO[bytes], source: str) -> Any:
     if isinstance(whole.get("data"), list) and "schema" in whole:
         return _stored(whole["data"], source)
     if not _has_columns(whole):
-        raise ValueError("it has neither an object on every line nor columns of as many values")
+        raise ValueError("it has neither one object on each line nor columns of equal length")
     columns = {name: [*cells.values()] if isinstance(cells, dict) else cells for name, cells in whole.items()}
     return _stored(columns, source)
 
@@ -135,7 +135,7 @@ def _stored(found: Any, source: str, names: list[Any] | None = None) -> Any:
     import pandas
 
     if names is None and isinstance(found, list) and not all(isinstance(row, dict) for row in found):
-        raise ValueError("it has neither an object on every line nor columns of as many values")
+        raise ValueError("it has neither one object on each line nor columns of equal length")
     if names is None and isinstance(found, list):
         names = sorted({name for row in found for name in row})
     frame = pandas.DataFrame(found, columns=names, dtype=object)

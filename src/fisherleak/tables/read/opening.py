@@ -324,7 +324,7 @@ def _copied(file: IO[bytes]) -> IO[bytes]:
             if size > most or (size == len(chunk) == CHUNK and not any(chunk)):
                 why = "begins with zeros only" if size <= most else "is too long"
                 raise DataError(
-                    f"What is read from a pipe, or unpacked, {why}: it must be a table, and take at most half of the free "
+                    f"A pipe or an unpacked file {why}: it must be a table, and take at most half of the free "
                     f"space for temporary files ({most / 2**30:.0f} GB)."
                 )
         copy.seek(0)
