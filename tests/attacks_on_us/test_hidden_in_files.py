@@ -1008,7 +1008,7 @@ def test_an_audit_names_what_was_declared(tmp_path: Path, raw: RawTable) -> None
     assert found.failed is None
     assert any("no training row has: 1 of 'city'" in each for each in found.unconfirmed)
     assert any("1 texts for missing cells" in each for each in found.unconfirmed)
-    assert any("Declared bounds of 1 columns" in each for each in found.unconfirmed)
+    assert any("declared bounds (columns: 1)" in each for each in found.unconfirmed)
     assert SOURCE not in found.unconfirmed
     mended(path, None, drawer("data.source", SECRET[:40].replace("\n", " ")))
     assert SOURCE in audited(path, raw).unconfirmed

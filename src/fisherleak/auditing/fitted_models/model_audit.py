@@ -387,8 +387,8 @@ def _check(X: Any, noise: Any, max_eta: float | None, policy: Policy | None) -> 
     check_positive(max_eta, "max_eta")
     if noise is None:
         raise InvalidInputError(
-            "max_eta needs a noise to test: add noise=fl.Gaussian(scale), or noise=fl.calibrate(leak, eta=max_eta). Noise that "
-            "is chosen here to meet the limit would always pass."
+            "max_eta needs a noise to test: add noise=fl.Gaussian(scale). fl.calibrate(leak, eta=max_eta) gives the least "
+            "that passes."
         )
     if has_own_shape(noise):
         raise InvalidInputError(
