@@ -58,7 +58,7 @@ def test_a_board_of_a_released_file_shows_no_scale_that_rows_decided(
     assert main(line) == 0
     page = Path("b.html").read_text(encoding="utf-8")
     assert "σ =" not in page
-    assert "keeps the η of every row at 2 or below" in page
+    assert "for a limit of 2 on the η of every row" in page
 
 
 def test_an_empty_cell_of_a_workbook(tmp_path: Path) -> None:

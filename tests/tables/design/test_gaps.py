@@ -223,7 +223,7 @@ def test_attackers_guess_values_that_are_there(tmp_path: Path) -> None:
     outcomes = attack_all(table_under_attack(trained), ["age", "sex"], 1.0, quick=True).outcomes
     assert {outcome.n for outcome, _ in outcomes if outcome.attribute == "age"} == {68}
     assert {outcome.n for outcome, _ in outcomes if outcome.attribute == "sex"} == {89}
-    with pytest.raises(InvalidInputError, match="shows who lacks 'age'"):
+    with pytest.raises(InvalidInputError, match="only says where 'age' is missing"):
         attacked_columns(trained.design, ["age (missing)"])
     with pytest.raises(InvalidInputError, match="`ledger` needs rows without missing values"):
         save_model(

@@ -20,8 +20,7 @@ and the number of rows are taken as public.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +44,8 @@ from fisherleak.tables.design.gaps import Gaps, has_feature
 from fisherleak.tables.design.whose_rows import People
 from fisherleak.training.trained_model import Trained
 
+ROUNDING = 1e-12
+"""Relative, of a number in its column's unit."""
 MOST_SAID = 3
 """Columns that sentences are about."""
 Mask = NDArray[np.bool_]
@@ -104,10 +105,13 @@ def _namings(design: Design) -> Iterator[Naming]:
     yield from (_levels(f, f.name in edge, f.name in loose) for f in design.features if f.leaving)
     for feature in numbers:
         yield from _gaps(design, feature)
-    few = [feature for feature in numbers if feature.few]
-    for feature, (common, count) in zip(few, off_common(design, few), strict=True):
-        if count == FEWEST_ROWS:
-            yield _thin(feature, common)
+    for feature in numbers:
+        yield from (_thin(feature, value, design.people is not None) for value in feature.nearly_all)
+    if design.people is not None and design.people.count == FEWEST_IN_ALL:
+        yield Naming(
+            lambda X, _: np.ones(len(X), dtype=bool),
+            "without one of them there are too few people for a release. Add people.",
+        )
     rare = [k for k, count in enumerate(sharing_classes(design)) if count == FEWEST_ROWS]
     if rare:
         without = (
@@ -167,34 +171,15 @@ def _gaps(design: Design, feature: Feature) -> Iterator[Naming]:
         )
 
 
-def _thin(feature: Feature, common: float) -> Naming:
+def _thin(feature: Feature, value: float, at_most: bool) -> Naming:
+    """Who has another number than nearly all; of people with several rows some of them may leave the column as it is."""
     (place,) = feature.columns
+    common = (value - feature.centre) / feature.scale
     return Naming(
-        lambda X, _: (X[:, place] != common) & (X[:, place] != GAP),
+        lambda X, _: (X[:, place] != GAP) & ~np.isclose(X[:, place], common, rtol=ROUNDING, atol=ROUNDING),
         f"without one of them a release would leave '{feature.name}' out. Leave it out with `drop={[feature.name]!r}`.",
+        at_most,
     )
-
-
-def off_common(design: Design, features: Sequence[Feature]) -> list[tuple[float, int]]:
-    """Of numbers of few values, in one pass: the most common, as it is in X, and how many rows, or people, have another."""
-    if not features:
-        return []
-
-    def block(X: TableLike) -> tuple[Any, ...]:
-        found = (np.unique(np.asarray(X)[:, feature.columns[0]], return_counts=True) for feature in features)
-        return tuple(Counter(dict(zip(*map(np.ndarray.tolist, each), strict=True))) for each in found)
-
-    every = sum_rows(block, design.X, join=lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)))
-    return [_others(design, feature, counts) for feature, counts in zip(features, every, strict=True)]
-
-
-def _others(design: Design, feature: Feature, counts: Counter[float]) -> tuple[float, int]:
-    counts.pop(GAP, None)
-    common, most = max(counts.items(), key=lambda each: (each[1], each[0]))
-    if design.people is None:
-        return common, sum(counts.values()) - most
-    values = np.asarray(design.X)[:, feature.columns[0]]
-    return common, int(np.unique(design.people.of_row[(values != common) & (values != GAP)]).size)
 
 
 FALSE_POSITIVES = 0.01

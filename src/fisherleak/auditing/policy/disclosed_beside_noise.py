@@ -17,7 +17,6 @@ import numpy as np
 from fisherleak._support.arrays import host
 from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Json
-from fisherleak.auditing.exposure.membership_of_rows import off_common
 from fisherleak.auditing.policy.policy import Policy
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.errors import InvalidInputError
@@ -57,7 +56,6 @@ def refuse_told_anyway(
             f"one {who} can change the public centre or scale, which reveals that value however large the noise is. Declare "
             f"the least and the largest possible value with `bounds={{{wanted}}}`{again}."
         )
-    thin = _thin(design, features)
     for feature in features:
         if feature.kind == "category" and feature.at_edge:
             raise InvalidInputError(
@@ -65,7 +63,7 @@ def refuse_told_anyway(
                 "which of its categories a release names. That reveals the value however large the noise is. Declare all "
                 f"categories with `levels`, and '(missing)' too if some are missing{again}."
             )
-        if feature.name in thin:
+        if feature.nearly_all:
             raise InvalidInputError(
                 f"The policy '{source}' limits what is revealed of '{feature.name}', and nearly all rows have the same value "
                 f"of it. A release without one {who} would leave the column out. That reveals the value however large the "
@@ -138,13 +136,6 @@ def _refuse_few_of_class(design: Design, source: str, ruled: Collection[str]) ->
             f"Without one {who} of that class no release would be made, which reveals the class at any noise. Unite it with "
             "another class in the table, or leave its rows out."
         )
-
-
-def _thin(design: Design, features: Collection[Feature]) -> set[str]:
-    """Numbers that a release without one row, or person, might leave out."""
-    few = [feature for feature in features if feature.kind == "number" and feature.few]
-    others = zip(few, off_common(design, few), strict=True)
-    return {feature.name for feature, (_, count) in others if count <= FEWEST_ROWS}
 
 
 def refuse_told_by_model(design: Design, source: str) -> None:

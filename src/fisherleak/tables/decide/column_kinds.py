@@ -160,9 +160,7 @@ def _guessed(name: str, dtype: Any, profile: Profile, choices: Choices) -> Colum
         return Column(name, "ignored", True, f"holds {dtype}, which a linear model cannot use")
     levels, present = profile.levels, profile.rows - profile.nulls
     count = None if levels is None else len(levels)
-    if (
-        name in choices.declared and count != 1
-    ):  # how often a category occurs decides nothing of those that are declared
+    if name in choices.declared:  # how often a category occurs decides nothing of those that are declared
         _check_count(f"`levels` names '{name}'", profile)
         return Column(name, "category", True, _rare(levels or {}), count)
     use = use_of_texts(profile, name != choices.group)

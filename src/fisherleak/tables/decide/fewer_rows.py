@@ -61,7 +61,8 @@ def use_unsettled(
         if sort == "number" and profile.numbers is not None:
             unsettled = _number_unsettled(column.name, profile, one)
         elif sort in ("text", "bool") and profile.levels is not None:
-            if column.name in choices.declared:
+            if column.name in choices.declared:  # used whichever of them occur, if any does
+                found |= {column.name} if profile.rows - profile.missing <= one else set()
                 continue
             pooling = column.name != choices.group
             uses = {use_of_texts(each, pooling) for each in (profile, *_fewer_texts(profile, one))} - {"one value"}

@@ -80,6 +80,8 @@ class Feature:
     """Declared ones, from which centre and scale then follow; where there are none, they follow from the rows."""
     known: Moments = NO_VALUES
     """Of the numbers that are there."""
+    nearly_all: tuple[float, ...] = ()
+    """Numbers that nearly all have: without one row, or person, with another a release may leave the column out."""
     at_edge: bool = False
     """Whether one row's other value changes which levels a release names."""
     leaving: tuple[int, ...] = ()
@@ -255,7 +257,8 @@ def features_of(
         )
         for k, c in enumerate(used)
     }
-    features = [feature for feature in found.values() if not isinstance(feature, str)]
+    near = {c.name: counter.nearly_all(facts.values[k]) for k, c in enumerate(used)}
+    features = [replace(each, nearly_all=near[each.name]) for each in found.values() if not isinstance(each, str)]
     taken = [*names, *profiles]
     features += [_telling(f, taken) for f in features if f.kind == "number" and has_feature(f.gaps)]
     return _placed(features, choices.target), {name: why for name, why in found.items() if isinstance(why, str)}

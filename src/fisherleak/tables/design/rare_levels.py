@@ -30,6 +30,8 @@ Who = Mapping[Any, frozenset[int]]
 """People by the level that they have."""
 ValuesOf = Mapping[float, tuple[int, frozenset[int]]]
 """By each value of a number how many rows have it, and some of those who do."""
+EXACT = 2.0**53
+"""Beyond it not every whole number is one of this type."""
 SOME = 1_000
 """Values of a column among which many different ones are noticed at once."""
 
@@ -54,19 +56,24 @@ def sharing(levels: Collection[Any], counts: Counter[Any], who: Who | None) -> i
 
 def levels_stay(counts: Counter[Any], declared: Collection[Any], who: Who | None, fewest: int) -> bool:
     """Whether one more, or one less, with any value leaves it as it is which levels ``fewest`` share, and whether others do."""
-    own = {level: count for level, count in counts.items() if level not in declared}
-    rare = {level for level, count in own.items() if count < fewest}
+    named, pool = _named_and_pooled(counts, declared, fewest)
     edge = (fewest - 1, fewest)
-    return sharing(rare, counts, who) not in edge and not any(count in edge for count in own.values())
+    together = OTHER not in declared and sharing(pool, counts, who) in edge
+    return not together and not any(counts[level] in edge for level in {*named, *pool} - {OTHER})
 
 
 def levels_leaving(counts: Counter[Any], declared: Collection[Any], who: Who | None, fewest: int) -> set[Any]:
     """Levels of which one row, or person, less changes which levels ``fewest`` share, or whether others together do."""
-    own = {level: count for level, count in counts.items() if level not in declared}
-    rare = {level for level, count in own.items() if count < fewest}
-    return {level for level, count in own.items() if count == fewest} | (
-        rare if sharing(rare, counts, who) == fewest else set()
-    )
+    named, pool = _named_and_pooled(counts, declared, fewest)
+    together = OTHER not in declared and sharing(pool, counts, who) == fewest
+    return {level for level in named if counts[level] == fewest} | (pool if together else set())
+
+
+def _named_and_pooled(counts: Counter[Any], declared: Collection[Any], fewest: int) -> tuple[set[Any], set[Any]]:
+    """Of levels that are not declared, those that ``fewest`` share and the others, with those that the table calls so."""
+    own = counts.keys() - declared
+    pool = {level for level in own if counts[level] < fewest or level == OTHER}
+    return own - pool, pool
 
 
 def check_types(name: str, kept: Collection[Any], counts: Counter[Any]) -> None:
@@ -104,26 +111,33 @@ class ValueCounter:
     rare: int
     of_row: NDArray[np.int64] | None = None
 
+    @property
+    def fewest(self) -> int:
+        """Rows, or people, that are enough in a release."""
+        return max(self.rare, FEWEST)
+
     @cached_property
     def most(self) -> int:
-        """Values beyond which nothing is counted: a column has neither few of them, nor do too few people vary in it."""
+        """Values beyond which nothing is counted: a column has neither few of them, nor may one less leave it out."""
         if self.of_row is None or not self.of_row.size:
-            return max(FEW_VALUES, self.rare)
-        # all rows of rare - 1 people, each with a value of its own, and one that all others have
-        return max(FEW_VALUES, 1 + (self.rare - 1) * int(np.unique(self.of_row, return_counts=True)[1].max()))
+            return max(FEW_VALUES, 1 + self.fewest)
+        # all rows of so many people, each with a value of its own, and one that all others have
+        return max(FEW_VALUES, 1 + self.fewest * int(np.unique(self.of_row, return_counts=True)[1].max()))
 
     def of(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> ValuesOf | None:
-        """For each value the number of rows, and some of those who have it: ``rare`` of them; None where there are many."""
+        """For each value the number of rows, and some of those who have it, one more than are enough; None where many are."""
         there = np.isfinite(values)
         values, rows, most = values[there], rows[there], self.most
         if any(np.unique(part).size > most for part in (values[:SOME], values)):
             return None
-        found = {}
-        for value in np.unique(values).tolist():
-            own = rows[values == value]
+        order = np.argsort(values, kind="stable")
+        found, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
+        known: dict[float, tuple[int, frozenset[int]]] = {}
+        for value, start, count in zip(found.tolist(), starts.tolist(), counts.tolist(), strict=True):
+            own = rows[order[start : start + count]]
             people = own if self.of_row is None else np.unique(self.of_row[own])
-            found[value] = (int(own.size), frozenset(people[: self.rare].tolist()))
-        return found
+            known[value] = (count, frozenset(people[: self.fewest + 1].tolist()))
+        return known
 
     def both(self, a: ValuesOf | None, b: ValuesOf | None) -> ValuesOf | None:
         """Of two parts of a table."""
@@ -133,17 +147,43 @@ class ValueCounter:
         joined = {}
         for value in a.keys() | b.keys():
             (m, one), (n, other) = a.get(value, nothing), b.get(value, nothing)
-            joined[value] = (m + n, frozenset(sorted(one | other)[: self.rare]))
+            joined[value] = (m + n, frozenset(sorted(one | other)[: self.fewest + 1]))
         return joined
+
+    def nearly_all(self, counts: ValuesOf | None) -> tuple[float, ...]:
+        """Values that nearly all have: without one row, or person, with another a release may leave the number out.
+
+        It does where fewer than ``fewest`` have another value than the most common one, which may be another then.
+        """
+        if counts is None or len(counts) < 2:
+            return ()
+        common = _most_common(counts)
+        others = {value: self._others(counts, value) for value in counts}
+        return tuple(
+            value for value, few in others.items() if few == self.fewest or (few < self.fewest and value != common)
+        )
+
+    def _others(self, counts: ValuesOf, value: float) -> int:
+        """How many rows, or people, have another value, at most one more than are enough."""
+        found: set[int] = set()
+        for each, (_, people) in counts.items():
+            if each != value:
+                found |= people
+            if len(found) > self.fewest:
+                break
+        return len(found)
 
     def thin(self, counts: ValuesOf | None) -> str | None:
         """Why a number is left out that fewer than ``rare`` rows, or people, have another value of than all others."""
         if not self.rare or counts is None or len(counts) < 2:
             return None
-        common = max(counts, key=lambda value: (counts[value][0], value))
-        others = {person for value, (_, people) in counts.items() if value != common for person in people}
         who = "training rows" if self.of_row is None else "people"
-        return f"has one value in all but fewer than {self.rare} {who}" if len(others) < self.rare else None
+        few = self._others(counts, _most_common(counts)) < self.rare
+        return f"has one value in all but fewer than {self.rare} {who}" if few else None
+
+
+def _most_common(counts: ValuesOf) -> float:
+    return max(counts, key=lambda value: (counts[value][0], value))
 
 
 TRUTHS: dict[str, int] = {"true": True, "false": False, "1": 1, "0": 0}
@@ -156,18 +196,30 @@ def pooled_levels(
     """Levels in their order; how many are pooled into the first of them, at least; and how many count as the first."""
     declared = declared_levels(column.name, counts, choices)
     kept = declared | {level for level, count in counts.items() if count >= choices.rare}
-    before = {OTHER} if column.kept is not None and OTHER in counts else set()
+    # what the table itself calls so, or an earlier step, is of the pool whether others are in it or not
+    before = {OTHER} & (counts.keys() | declared)
     others = counts.keys() - kept - before
     pooled = len(others) + len(before)
     own = (MISSING,) * (has_level(gaps) or MISSING in kept)
     kept -= {MISSING, OTHER} if pooled else {MISSING}
     if choices.rare:
         check_types(column.name, kept, counts)
-    if pooled and sharing(others | before, counts, who) < choices.rare:
+    _check_digits(column.name, counts)
+    if pooled and OTHER not in declared and sharing(others | before, counts, who) < choices.rare:
         return (*own, *whole_levels(kept)), 0, pooled
     if pooled:
         return (OTHER, *whole_levels(kept)), pooled, 0
     return (*own, *whole_levels(kept)), 0, 0
+
+
+def _check_digits(name: str, counts: Counter[Any]) -> None:
+    """Refuse whole numbers that their column's type rounds: one cell with a fraction makes it that type."""
+    if any(isinstance(level, float) and abs(level) >= EXACT for level in counts):
+        raise InvalidInputError(
+            f"Column '{name}' holds whole numbers of 16 digits or more beside others, and is read with 15 digits. "
+            "As categories some would have another name: write them as text, or leave the column out with "
+            f"`drop={[name]!r}`."
+        )
 
 
 def at_edge_of(column: Column, counts: Counter[Any], who: Who | None, gaps: Gaps, choices: Choices) -> bool:
@@ -185,6 +237,8 @@ def levels_of_one_less(
     """Levels of which one less changes which levels a release names; more of them where people have up to ``most_rows``."""
     declared = declared_levels(column.name, counts, choices)
     found = levels_leaving(counts, declared, who, max(choices.rare, FEWEST))
+    if column.name in choices.declared and sum(counts.values()) <= most_rows:
+        return {*counts}  # the only cells of a column that is used if it has any
     if column.assumed and who is None and profile.levels is not None:
         found |= use_leaving(profile.levels, profile.rows - profile.nulls)
     if column.kept is not None and counts.keys() - declared - {OTHER}:
