@@ -126,7 +126,7 @@ def test_the_only_cell_of_declared_categories_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    frame = table(city=np.where(np.arange(120) == 11, "a", None))
+    frame = table(city=["a" if row == 11 else None for row in range(120)])
     write_table_and_policy(frame, "[membership]\nmax_right = 0.9\n")
     status, said, _ = judged(capsys, *OPTIONS, *QUICK, "--noise", "30", "--levels", "city=a,b,(missing)")
     assert status != 0, said
