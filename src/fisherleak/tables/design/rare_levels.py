@@ -157,33 +157,32 @@ class ValueCounter:
         """
         if counts is None or len(counts) < 2:
             return ()
-        common = _most_common(counts)
-        others = {value: self._others(counts, value) for value in counts}
-        return tuple(
-            value for value, few in others.items() if few == self.fewest or (few < self.fewest and value != common)
-        )
-
-    def _others(self, counts: ValuesOf, value: float) -> int:
-        """How many rows, or people, have another value, at most one more than are enough."""
-        found: set[int] = set()
-        for each, (_, people) in counts.items():
-            if each != value:
-                found |= people
-            if len(found) > self.fewest:
-                break
-        return len(found)
+        common, most = _most_common(counts), self.fewest
+        if len(frozenset[int]().union(*(people for _, people in counts.values()))) <= most:
+            return ()  # of so few nothing is released
+        others = _others(counts).items()
+        return tuple(value for value, few in others if few == most or (few < most and value != common))
 
     def thin(self, counts: ValuesOf | None) -> str | None:
         """Why a number is left out that fewer than ``rare`` rows, or people, have another value of than all others."""
         if not self.rare or counts is None or len(counts) < 2:
             return None
         who = "training rows" if self.of_row is None else "people"
-        few = self._others(counts, _most_common(counts)) < self.rare
+        few = _others(counts)[_most_common(counts)] < self.rare
         return f"has one value in all but fewer than {self.rare} {who}" if few else None
 
 
 def _most_common(counts: ValuesOf) -> float:
     return max(counts, key=lambda value: (counts[value][0], value))
+
+
+def _others(counts: ValuesOf) -> dict[float, int]:
+    """For each value how many rows, or people, have another one; of those with many, at least one more than are enough."""
+    values_of = Counter(person for _, people in counts.values() for person in people)
+    return {
+        value: len(values_of) - sum(values_of[person] == 1 for person in people)
+        for value, (_, people) in counts.items()
+    }
 
 
 TRUTHS: dict[str, int] = {"true": True, "false": False, "1": 1, "0": 0}
