@@ -70,12 +70,10 @@ def without_totals(
     each row is, it is all rows of one person, who has up to ``one``.
     """
     count, decided = _totals(raw, plain, numbers, lazily, one)
-    for *fewer, left in [] if decided else [(raw, plain, count), *_fewer(raw, plain, count, who)]:
-        for apart in {
-            frozenset[str](),
-            frozenset(numbers),
-        }:  # without its one word a column of text may be one of numbers
-            decided |= _totals(*fewer, numbers, lazily, one, apart)[0] != left
+    for texts, sums, left in [] if decided else [(raw, plain, count), *_fewer(raw, plain, count, who)]:
+        # without its one word a column of text may be one of numbers
+        for apart in {frozenset[str](), frozenset(numbers)}:
+            decided |= _totals(texts, sums, numbers, lazily, one, apart)[0] != left
     return (*_shortened(raw, count), decided) if count else (raw, [], decided)
 
 
