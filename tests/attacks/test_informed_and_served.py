@@ -246,5 +246,5 @@ def test_what_has_no_answer_is_refused() -> None:
         attack.accuracy(fl.Gaussian(1.0), over="prior")
     with pytest.raises(fl.InvalidInputError, match="step"):
         fl.attacks.Served(LINEAR, TABLE, DOSE, "gene", step=-1.0)
-    with pytest.raises(fl.InvalidInputError, match="a label has none"):
+    with pytest.raises(fl.InvalidInputError, match="here labels are served"):
         fl.attacks.Served(CLASSES, TABLE, HIGH, "gene", step=0.1)

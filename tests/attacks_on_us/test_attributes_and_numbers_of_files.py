@@ -239,7 +239,7 @@ def test_versions_of_packages_have_their_place(version: str, released: Path) -> 
 
 
 def test_shares_that_a_release_refuses(tmp_path: Path, raw: RawTable) -> None:
-    with pytest.raises(InvalidInputError, match=r"`held_out` is 0.123: .* from 0.05 to 0.9 in hundredths"):
+    with pytest.raises(InvalidInputError, match=r"`held_out` is 0.123: .* from 0.05 to 0.9 in steps of 0.01"):
         save_model(raw, dataclasses.replace(SETTINGS, held_out=0.123), tmp_path / "m.skops", noise=1.0)
 
 

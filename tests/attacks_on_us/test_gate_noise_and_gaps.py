@@ -207,7 +207,7 @@ def test_no_rule_on_a_number_passes_where_the_model_uses_who_lacks_it(gate: Gate
     table = table.assign(crp=table.crp.where(table.index > 30))
     options = ("--noise", "1e4", "--bounds", "crp=0:15")
     status, err, _ = gate(f"[columns.crp]\n{rule}\n", *options, table=table)
-    assert (status, "whether a value of it is missing" in err) == (2, True), err
+    assert (status, "whether such a value is missing" in err) == (2, True), err
     assert gate(f"[columns.crp]\n{rule}\n", *options, "--missing", "drop", table=table)[0] == 0
 
 

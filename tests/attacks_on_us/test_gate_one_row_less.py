@@ -14,12 +14,13 @@ import pytest
 
 from attacks_on_us.under_policy import judged, write_table_and_policy
 from fisherleak.errors import InvalidInputError
-from fisherleak.tables import read_table
+from fisherleak.tables import from_frame, read_table
 from fisherleak.tables.decide.cell_text import as_written
 from fisherleak.tables.decide.choices import Choices
 from fisherleak.tables.decide.column_kinds import decide
 from fisherleak.tables.decide.fewer_rows import all_unsettled
 from fisherleak.tables.decide.profile import profiles_of
+from fisherleak.tables.design.whose_rows import people_in
 from fisherleak.tables.read.arrow_columns import as_numbers
 from often import often
 
@@ -356,8 +357,108 @@ def test_categories_that_one_cell_writes_are_refused(
     said = (*OPTIONS, *BOUNDS, option, "c")
     status, err, _ = judged(capsys, *said)
     assert status == 2
-    assert "Without one row the categories of the column 'c' might be written in another way" in err
+    assert "Without one row the categories of the column 'c' might be spelt differently, or not be text" in err
     assert judged(capsys, *OPTIONS, *BOUNDS, "--drop", "c")[0] == 0
     lines = beside(form, odd).splitlines()
     write_table_and_policy("\n".join(lines[:8] + lines[9:]) + "\n", POLICY)
-    assert "might be written" not in judged(capsys, *said)[1]
+    assert "might be spelt" not in judged(capsys, *said)[1]
+
+
+def ended(rng: np.random.Generator, n: int, people: bool) -> pandas.DataFrame:
+    """Rows of which some of the last are called totals, in a column of text or of numbers, or are sums without a word."""
+    table = pandas.DataFrame(rng.normal(50, 9, (n, 3)).round(3), columns=["a", "b", "y"])
+    table["b"], table["place"] = table["b"].map(str), rng.choice(["north", "", "south"], n)
+    if people:
+        table["who"] = rng.permutation(np.arange(n) // 3) if rng.random() < 0.5 else np.arange(n) // 4
+    for k in range(n - 6, n):
+        form = rng.choice(["ordinary", "place", "place", "b", "sums", "a"], p=[0.3, 0.1, 0.15, 0.2, 0.15, 0.1])
+        if form in ("place", "b"):
+            table.at[k, str(form)] = rng.choice(["Total", "all"])
+        if form in ("sums", "a"):
+            above = table.loc[: k - 1]
+            table.at[k, "a"] = round(float(above["a"].sum() if form == "sums" else above["a"].mean()), 3)
+            table.at[k, "y"] = round(float(above["y"].sum()), 3) if form == "sums" else 50.5
+            table.at[k, "place"] = "Mean" if form == "a" else ""
+    return table
+
+
+def kept_rows(table: pandas.DataFrame, path: Path, people: bool) -> tuple[list[float], bool]:
+    """Which rows stay, by their numbers in one column, and whether it is said that one row or person decides it."""
+    table.to_csv(path, index=False)
+    raw = read_table(path)
+    who = people_in(raw, "who", False) if people else None
+    own = (1, None) if who is None else (int(who.sizes.max()), who.of_row)
+    written = as_written(raw, Choices("y", person="who" if people else None), False, *own)
+    read = pandas.concat([part.read(["a"]).to_pandas() for part in written.raw.parts])
+    return read["a"].tolist(), written.summed or "b" in written.unsettled
+
+
+@pytest.mark.parametrize("people", [False, True])
+def test_no_row_decides_unnamed_which_last_rows_are_totals(people: bool, tmp_path: Path) -> None:
+    rng, turned, settled = np.random.default_rng(4), 0, 0
+    for _ in range(30):
+        table = ended(rng, int(rng.choice([19, 40, 60])), people)
+        kept, said = kept_rows(table, tmp_path / "t.csv", people)
+        own = table["who"] if people else pandas.Series(table.index)
+        for gone in own.iloc[-7:].unique():
+            left = table[own != gone]
+            then, _ = kept_rows(left, tmp_path / "t.csv", people)
+            now = [value for value in left["a"].tolist() if value in set(kept)]
+            turned += then != now
+            assert said or then == now, table.tail(8)
+        settled += not said
+    assert turned > 20
+    assert settled > 4
+
+
+def test_rows_that_the_last_one_keeps_from_being_totals_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(9)
+    table = pandas.DataFrame(rng.uniform(1, 9, (60, 3)).round(2), columns=["a", "dose", "y"]).astype({"dose": object})
+    ordinary = table.copy()
+    table.loc[56:58, "dose"] = "all"
+    given = (*OPTIONS, *(f"--bounds={name}=-10:10" for name in table))
+    write_table_and_policy(table, POLICY)
+    status, err, _ = judged(capsys, *given)
+    assert status == 2
+    assert "Without one row other last rows might be left out as totals" in err
+    assert judged(capsys, *given, "--keep-total")[0] == 0
+    write_table_and_policy(ordinary, POLICY)
+    assert judged(capsys, *given)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "one", "named"), [(9, 1, False), (10, 1, False), (11, 1, True), (12, 1, False), (12, 2, True)]
+)
+def test_texts_that_are_one_too_many_to_be_counted_are_named(
+    texts: int, one: int, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fisherleak.tables.decide.profile.MOST_COUNTED", 10)
+    monkeypatch.setattr("fisherleak.tables.decide.column_kinds.MOST_LEVELS", 5)
+    monkeypatch.setattr("fisherleak.tables.read.parts.PART_VALUES", 80)
+    cells = [*np.repeat(["w0", "w1", "w2"], 12), *(f"u{k}" for k in range(texts - 3))]
+    raw = from_frame(pandas.DataFrame({"job": cells, "y": np.arange(len(cells)) / 7}))
+    assert len(raw.parts) == 2
+    profiles = profiles_of(raw, Choices("y"), False, one)
+    columns = decide(raw, profiles, Choices("y"))
+    assert columns[0].kind == ("category" if texts <= 10 else "ignored")
+    assert ("job" in all_unsettled(raw, columns, profiles, Choices("y"), {}, one)) == named
+    twice = from_frame(pandas.DataFrame({"job": cells * 2, "y": np.arange(2 * len(cells)) / 7}))
+    profiles = profiles_of(twice, Choices("y"), False)
+    assert "job" not in all_unsettled(twice, decide(twice, profiles, Choices("y")), profiles, Choices("y"), {}, 1)
+
+
+def test_a_column_of_10001_texts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for count, status in ((10_001, 2), (10_002, 0)):
+        cells = [*np.repeat([f"w{k:02d}" for k in range(49)], 210), *(f"u{k}" for k in range(count - 49))]
+        y = np.random.default_rng(7).normal(size=len(cells)).clip(-9, 9).round(3)
+        write_table_and_policy(pandas.DataFrame({"job": cells, "a": y[::-1], "y": y}), POLICY)
+        found, err, _ = judged(capsys, *OPTIONS, *BOUNDS)
+        assert found == status
+        assert ("Without one row the column 'job' might be taken for something else" in err) == bool(status)
+    assert judged(capsys, *OPTIONS, *BOUNDS, "--drop", "job")[0] == 0

@@ -832,7 +832,7 @@ def of_limit(tmp_path_factory: pytest.TempPathFactory, raw: RawTable) -> Path:
     ("change", "says"),
     [
         (drawer("balanced", True), "That rows were reweighted: the noise hides"),
-        (drawer("noise.kind", "Laplace"), "That the noise is Laplace: with 9 parameters that rows decide Gaussian"),
+        (drawer("noise.kind", "Laplace"), "That the noise is Laplace: with 9 parameters that rows decide, Gaussian"),
     ],
 )
 def test_what_the_noise_hides_is_not_confirmed(

@@ -87,7 +87,7 @@ def test_an_indicator_of_one_persons_gaps(table: Any) -> None:
     X = pandas.DataFrame({"age": X["age"].mask(PERSON == 3), "weight": np.asarray(y) * 0.1})
     model = make_pipeline(SimpleImputer(add_indicator=True), Ridge(1.0)).fit(X, y)
     fl.release(model, fl.Gaussian(0.1), rows=(X, y), random_state=None)
-    with pytest.raises(fl.UnsupportedModelError, match="1 of the people lack it, 49 have it"):
+    with pytest.raises(fl.UnsupportedModelError, match="1 of the people have no value, 49 have one"):
         fl.release(model, fl.Gaussian(0.1), rows=(X, y), person=PERSON)
 
 

@@ -137,7 +137,7 @@ def test_training_rows_in_another_order_are_not_held_out(order: str) -> None:
 def test_gaps_that_are_filled_with_any_number_are_refused() -> None:
     gaps = X.mask(np.arange(80)[:, None] % 9 == [3, 4])
     model = make_pipeline(SimpleImputer(strategy="constant", fill_value=-9999.0), Ridge(1.0)).fit(gaps, Y)
-    with pytest.raises(fl.InvalidInputError, match=r"strategy='constant'.* shows? who lacks one"):
+    with pytest.raises(fl.InvalidInputError, match=r"strategy='constant'.* shows? that it was missing"):
         fl.audit(model, gaps, Y, 0.5, policy={"columns": {"a": {"min_error": 0.001}}}, attacks=False)
     plain = make_pipeline(SimpleImputer(), Ridge(1.0)).fit(gaps, Y)
     policy = {"columns": {"a": {"min_error": 0.001}}, "require": {"public": "preprocessing"}}

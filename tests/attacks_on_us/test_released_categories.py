@@ -121,11 +121,11 @@ def test_a_class_of_few_rows_is_not_named_where_rows_are_given() -> None:
     [
         (
             lambda: fl.release(Ridge().fit(TABLE[["age"]], Y), NOISE, rows=(TABLE, Y), public="preprocessing"),
-            "Leave it out",
+            "leave it out",
         ),
         (
             lambda: fl.release(pipeline(OneHotEncoder()).fit(TABLE, Y), NOISE, public="levels", rows=(TABLE, Y)),
-            "where public='nothing'",
+            "with public='nothing'",
         ),
         (lambda: fl.release(pipeline(OneHotEncoder()).fit(TABLE, Y), NOISE, rows=TABLE), r"a pair \(X, y\)"),
     ],

@@ -161,6 +161,11 @@ CASES: dict[str, tuple[Callable[[Path], Any], list[str], str]] = {
         "'e' has no values at all",
     ),
     "infinity": (csv(rows("x,y", "{i}", "{z}") + "-inf,2\n"), AUDIT, "'x' is infinite"),
+    "infinity as a category": (
+        csv(rows("x,y", "{i}", "{z}") + "inf,2\n"),
+        ["release", "t.csv", "--target", "y", "--noise", "9", "--category", "x", "--out", "m.skops"],
+        "'x' is infinite, or too large for a number, in row 51",
+    ),
     "a million digits": (csv(rows("x,y", "{i}", "{z}") + "9" * 1_000_000 + ",2\n"), AUDIT, "too large for a number"),
     "an enormous row": (csv("x,y\n" + "9" * 40_000_000 + ",2\n1,2\n"), AUDIT, "more than 16 MiB"),
     "values near the largest": (csv(rows("x,y", "{i}e300", "{z}")), AUDIT, "larger unit"),

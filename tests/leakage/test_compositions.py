@@ -212,13 +212,13 @@ def test_blocks_of_plain_arrays_must_hold_the_same_values() -> None:
         plain(full[:, 1:], fl.Attribute("city", [1, 0, 2])),
         plain(full[:, 1:], fl.Attribute("city", [0, 1, 2], 2 * np.eye(3))),
     ):
-        with pytest.raises(fl.InvalidInputError, match=r"attribute 'city' .* same coordinates"):
+        with pytest.raises(fl.InvalidInputError, match=r"attribute 'city' may be encoded differently"):
             fl.compose(first, other)
     scaled = plain(3.0 * full[:, 1:] + 1, fl.Attribute("city", [0, 1, 2], 3 * np.eye(3)), "z")
     assert fl.compose(first, scaled).sizes == [3, 1]
     parts = ColumnTransformer([("city", encoder("first"), ["city"]), ("others", "passthrough", ["dose"])])
     X = FRAME[["city", "dose"]]
-    with pytest.raises(fl.InvalidInputError, match=r"attribute 'city' .* same coordinates"):
+    with pytest.raises(fl.InvalidInputError, match=r"attribute 'city' may be encoded differently"):
         fl.compose(first, fl.measure(make_pipeline(parts, lm.Ridge()).fit(X, Y), X, Y))
 
 

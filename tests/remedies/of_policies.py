@@ -202,7 +202,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "The last row is left out because it looks like a total of the others, and one row can change that.",
+        "other last rows might be left out as totals of those above, or kept.",
         gate,
         {"policy": MEMBERS, "table": with_total()},
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},

@@ -32,6 +32,7 @@ RELEASE = "release t.csv --target y --noise 9 --out m.skops --over max"
 AUDIT = "audit t.csv --target y --noise 9 --no-attacks --draws 2 --held-out 0"
 ANYONE = "release t.csv --target y --eta 8 --l2 10 --bounds a=-5:5 --bounds b=-5:5 --bounds y=-9:9 --out m.skops"
 LABELS = "--target y --out answers.csv"
+LONG_CODES = np.resize([9 * 10**17, 9 * 10**17 + 10**12], N - 1).tolist()
 CODES = T.assign(site=RNG.choice(["north", "south"], N))
 
 
@@ -400,6 +401,15 @@ OF_TABLES: list[Remedy] = [
         answered,
         {"options": "--of score --noise 1", "table": CODES, "queries": CODES.assign(site=["west", *CODES.site[1:]])},
         {"Leave such rows out": {"queries": CODES[1:]}},
+    ),
+    Remedy(
+        "holds whole numbers of 16 digits or more beside others, and is read with 15 digits.",
+        ran,
+        {"line": f"{RELEASE} --category code", "t": T.assign(code=[0.5, *LONG_CODES])},
+        {
+            "write them as text": {"t": T.assign(code=["half", *(f"c{code}" for code in LONG_CODES)])},
+            "--drop code": {"line": f"{RELEASE} --drop code"},
+        },
     ),
     Remedy(
         "`person` cannot be given here: answers are checked against single rows. Leave it out.",

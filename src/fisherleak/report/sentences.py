@@ -126,8 +126,8 @@ def measured_sentence(summary: Summary) -> str:
 
 # The one line that stands for a part of the report until it is opened, and what a group's figures say beside the others'.
 
-SERVED = "white-box, served answer"
-"""An attacker who sees more than the release."""
+INFORMED, SERVED = "white-box, other columns", "white-box, served answer"
+"""Attackers who use what the rest of a row suggests, or see more than the release."""
 
 
 def lines_of(shown: Summary, one: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, replace
 
 from fisherleak._support.numbers import except_for, measured, number, percent, percent_at_most, share, written
-from fisherleak.auditing.records import INFORMED
 from fisherleak.auditing.report_summary import (
     DistinguishableColumn,
     MeasuredUtility,
@@ -19,6 +18,7 @@ from fisherleak.auditing.report_summary import (
     RevealedShare,
     Summary,
 )
+from fisherleak.report.sentences import INFORMED
 
 MOST_RULES = 3
 EVEN = 0.5

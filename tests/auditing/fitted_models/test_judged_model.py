@@ -131,8 +131,8 @@ PUBLIC = {"require": {"public": "preprocessing"}}
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no noise": ({"noise": None}, {"rows": {"max_eta": 1.0}}, "policy needs a noise"),
     "public that is not stated": ({}, {"rows": {"max_eta": 1.0}}, "does not state"),
-    "a category's eta": ({}, {"columns": {"city": {"max_eta": 1.0}}, **PUBLIC}, "Limit max_attack"),
-    "a yes or no's eta": ({}, {"columns": {"smokes": {"max_eta": 1.0}}, **PUBLIC}, "Limit max_attack"),
+    "a category's eta": ({}, {"columns": {"city": {"max_eta": 1.0}}, **PUBLIC}, "limit max_attack"),
+    "a yes or no's eta": ({}, {"columns": {"smokes": {"max_eta": 1.0}}, **PUBLIC}, "limit max_attack"),
     "no such column": ({}, {"columns": {"agee": {"max_eta": 1.0}}, **PUBLIC}, "'agee', which the table does not have"),
     "a spread beside it": ({"spread": {"age": 99.0}}, {"columns": {"age": {"max_revealed": 0.5}}, **PUBLIC}, "spread"),
     "weights": ({"sample_weight": np.ones(120)}, {"rows": {"max_eta": 1.0}, **PUBLIC}, "sample_weight"),

@@ -647,7 +647,7 @@ def step_below(scale: float) -> float:
             lambda card: card["eta"].update(limit=0.2),
             "claims a limit of 0.2 on every row, in standard units, and a new",
         ),
-        (lambda card: card["eta"].update(limit=2.0), "its noise is that for a limit of 0.4"),
+        (lambda card: card["eta"].update(limit=2.0), "its noise fits a limit of 0.4"),
         (lambda card: card["noise"].update(scale=step_below(card["noise"]["scale"])), "the limit does not hold"),
         (lambda card: card.pop("digest"), "under 'digest'"),
         (lambda card: card["eta"].update(limit="low"), "under 'eta.limit'"),

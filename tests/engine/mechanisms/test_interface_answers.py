@@ -212,7 +212,10 @@ def test_copies_measure_the_same() -> None:
         (lambda: make("poisson").leak(fl.Answers(QUERIES, fl.Gaussian(1.0), "probability")), "logistic loss"),
         (lambda: make("squared").leak(fl.Answers(QUERIES[:, :2], fl.Gaussian(1.0))), "3 columns"),
         (lambda: make("squared").leak(fl.Answers(np.full((1, 3), np.nan), fl.Gaussian(1.0))), "finite"),
-        (lambda: fl.release(make("squared").fit(), WAYS["labels"][0](QUERIES)), "SampledLabels is what an interface"),
+        (
+            lambda: fl.release(make("squared").fit(), WAYS["labels"][0](QUERIES)),
+            "SampledLabels describes answers to queries",
+        ),
         (lambda: make("squared").leak(fl.Answers(QUERIES, fl.Gaussian(1.0, np.eye(2)))), "shape must cover the 6"),
     ],
 )

@@ -154,12 +154,15 @@ def test_rows_that_the_model_does_not_see_do_not_count() -> None:
         ({"accuracy": 0.0}, "accuracy must be a finite number, greater than zero"),
         (
             {"accuracy": 0.6, "eta": 1.0},
-            "eta, attributes, label, groups, bounds, gap, person, rows_per_person and random_state are for a leakage",
+            "eta, attributes, label, groups, bounds, gap, person, rows_per_person and random_state belong to a limit on eta",
         ),
         ({"accuracy": 0.6, "over": "dataset"}, "over must be 'max', 'mean' or a number of rows from 0 to 59"),
         ({"accuracy": 0.6, "over": 60}, "over must be 'max', 'mean' or a number of rows from 0 to 59"),
         ({"accuracy": 0.6, "shape": "least-loss"}, "shape must be a matrix or 'isotropic' for an attack"),
-        ({"accuracy": 0.6, "gap": 0.1}, "bounds, gap, person, rows_per_person and random_state are for a leakage"),
+        (
+            {"accuracy": 0.6, "gap": 0.1},
+            "bounds, gap, person, rows_per_person and random_state belong to a limit on eta",
+        ),
         (
             {"eta": 0.6},
             r"An attack is limited by accuracy.*; got WhiteBox without it. Write calibrate\(attack, acc",

@@ -462,6 +462,6 @@ def test_it_is_the_loss_for_most_rows_and_bounded_for_the_rest() -> None:
 
 
 def test_losses_without_a_bound_are_refused_for_any_record_by_name() -> None:
-    with pytest.raises(fl.InvalidInputError, match="the loss is poisson: name a candidate beforehand"):
+    with pytest.raises(fl.InvalidInputError, match=r"the loss is poisson\. Name a candidate beforehand"):
         score_for("any-record", fl.LOSSES["poisson"], np.array([0.0, 9.0]))
     assert math.isinf(score_for("max", fl.LOSSES["squared"], None).steepest)

@@ -166,7 +166,7 @@ def test_remedies_of_indicators_work(strategy: str) -> None:
     few = X.copy()
     few.loc[3, "age"] = np.nan
     lone = piped(strategy=strategy, add_indicator=True).fit(few, Y)
-    with pytest.raises(fl.UnsupportedModelError, match=r"'age' has an indicator.*1 of the rows lack it"):
+    with pytest.raises(fl.UnsupportedModelError, match=r"'age' has an indicator.*1 of the rows have no value"):
         fl.release(lone, fl.Gaussian(0.1), rows=(few, Y))
 
 

@@ -129,7 +129,7 @@ def test_gaps_of_a_saved_model_get_the_centre_of_the_bounds(tmp_path: Path, opti
 def test_a_value_that_no_card_knows_is_refused_and_its_remedy_works(tmp_path: Path) -> None:
     gaps = TABLE.assign(dose=TABLE.dose.where(np.arange(ROWS) % 7 > 0))
     with pytest.raises(
-        fl.UnsupportedModelError, match=r"gaps of column 'age' with 20, .*bounds, 50: use SimpleImputer\(\)"
+        fl.UnsupportedModelError, match=r"gaps of column 'age' with 20, .*bounds, 50. Use SimpleImputer\(\)"
     ):
         asked(with_gaps(strategy="constant", fill_value=20.0), gaps).save(tmp_path / "m.skops")
     assert asked(with_gaps(), gaps).save(tmp_path / "m.skops").exists()

@@ -137,9 +137,8 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
         )
     if member and design.summed:
         raise InvalidInputError(
-            "The last row is left out because it looks like a total of the others, and one row can change that. "
-            f"No rule of the policy '{policy.source}' counts that: take the total out of the table, or keep that row with "
-            "`keep_total=True`."
+            f"Without {whose} other last rows might be left out as totals of those above, or kept. No rule of the policy "
+            f"'{policy.source}' counts that: take the total out of the table, or keep all rows with `keep_total=True`."
         )
     categories = {column.name for column in design.columns if column.kind == "category"}
     for name, what in design.unsettled.items() if member or others else ():

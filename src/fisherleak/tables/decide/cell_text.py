@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.decide.numbers_in_text import Survey, Unread, surveys_of
@@ -119,15 +122,20 @@ class Written:
     """Those of them whose mark would be another, or none, without ``FEWEST_ALIKE`` cells or one person's; not where it was
     given."""
     summed: bool = False
-    """Whether one row decides that the last is left out as a total of the others, or is not."""
+    """Whether one row, or person, decides which of the last rows are left out as totals of the others."""
     unsettled: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Columns that might be read as something else without one row, or person, and as what; none that are named as numbers."""
     no_numbers: Mapping[str, int] = field(default_factory=dict)
     """How many cells of such columns are neither missing nor numbers."""
 
 
-def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> Written:
-    """The table with numbers where text holds numbers, without a total in its last row; ``one`` person has so many rows."""
+def as_written(
+    raw: RawTable, choices: Choices, lazily: bool, one: int = 1, who: NDArray[np.int64] | None = None
+) -> Written:
+    """The table with numbers where text holds numbers, without a total in its last row.
+
+    ``one`` person has so many rows, where ``who`` says whose each of them is.
+    """
     if choices.decimal not in (None, ".", ","):
         raise InvalidInputError(f"decimal must be '.' or ','; got {choices.decimal!r}.")
     found = surveys_of(raw, choices, lazily)
@@ -157,7 +165,8 @@ def as_written(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> W
     unread = tuple(Unread(name, row, text) for name, mark in marks.items() for row, text in surveys[name].first[mark])
     summed = False
     if not choices.keep_total:
-        raw, total, summed = without_totals(raw, changed_copy(raw, how), surveys.keys() & marks.keys(), lazily, one)
+        numbers = surveys.keys() & marks.keys()
+        raw, total, summed = without_totals(raw, changed_copy(raw, how), numbers, lazily, one, who)
         notes += total
     told = {name: mark for name, mark in marks.items() if surveys[name].matters}
     settled = any(surveys[name].settles for name in marks)  # one table has one notation

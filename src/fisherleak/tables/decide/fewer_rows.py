@@ -60,7 +60,7 @@ def use_unsettled(
             continue
         if sort == "number" and profile.numbers is not None:
             unsettled = _number_unsettled(column.name, profile, one)
-        elif sort in ("text", "bool") and profile.levels is not None:
+        elif sort in ("text", "bool") and profile.counted is not None:
             if column.name in choices.declared:  # used whichever of them occur, if any does
                 found |= {column.name} if profile.rows - profile.missing <= one else set()
                 continue
@@ -84,12 +84,12 @@ def _number_unsettled(name: str, profile: Profile, one: int) -> bool:
 
 def _fewer_texts(profile: Profile, rows: int) -> Iterator[Profile]:
     """Profiles of texts that lose cells of the rarest, of the most frequent, or of those that are just kept."""
-    levels = profile.levels or {}
+    levels = profile.counted or {}
     ordered = sorted(levels, key=lambda level: levels[level])
     short = [level for level in ordered if levels[level] >= FEWEST_KEPT]
     for count in _counts(profile, rows):
         for some, least in ((ordered, 0), (ordered[::-1], 0), (short, FEWEST_KEPT - 1)):
-            yield replace(profile, rows=profile.rows - count, levels=_without(levels, some, least, count))
+            yield replace(profile, rows=profile.rows - count, counted=_without(levels, some, least, count))
 
 
 def _counts(profile: Profile, rows: int) -> list[int]:

@@ -129,8 +129,9 @@ class Profile:
     Attributes
     ----------
     rows, nulls : int
-    levels : dict or None
-        How often each value occurs; None where that was not asked for, or where there are more than ``most``.
+    counted : dict or None
+        How often each value occurs; None where that was not asked for, or where there are more than ``most`` and ``spare``: so
+        it is known without the rows of one person too.
     most : int
     numbers : Numbers or None
     followed : dict
@@ -144,12 +145,19 @@ class Profile:
 
     rows: int
     nulls: int
-    levels: dict[Any, int] | None = None
+    counted: dict[Any, int] | None = None
     most: int = 0
     numbers: Numbers | None = None
     followed: dict[int, int] = field(default_factory=dict)
     order: Order | None = None
     called: bool = False
+    spare: int = 0
+    """Values past ``most`` that are counted too."""
+
+    @property
+    def levels(self) -> dict[Any, int] | None:
+        """How often each value occurs, where there are at most ``most``."""
+        return None if self.counted is None or len(self.counted) > self.most else self.counted
 
     @cached_property
     def sketch(self) -> dict[int, int]:
@@ -182,15 +190,15 @@ class Profile:
         return bool(self.sketch) and repeated <= max(1, len(self.sketch) // 50)
 
 
-def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Profile]:
-    """The profile of every column that is not left out, in one pass."""
+def profiles_of(raw: RawTable, choices: Choices, lazily: bool, one: int = 1) -> dict[str, Profile]:
+    """The profile of every column that is not left out, in one pass; ``one`` person has so many rows."""
     names = tuple(name for name in raw.names if name not in choices.drop or name == choices.group)
     kinds, called = {name: raw.kind(name) for name in names}, called_ids(raw.names)
 
     def of_part(part: Part) -> dict[str, Profile]:
         table = part.read(names)
         return {
-            name: _profile(part, name, table.column(j), kinds[name], name in called, choices)
+            name: _profile(part, name, table.column(j), kinds[name], name in called, choices, one)
             for j, name in enumerate(names)
         }
 
@@ -200,14 +208,14 @@ def profiles_of(raw: RawTable, choices: Choices, lazily: bool) -> dict[str, Prof
     return over_parts(of_part, raw.parts, merge, lazily)
 
 
-def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choices: Choices) -> Profile:
+def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choices: Choices, one: int) -> Profile:
     sort = sort_of(kind)
     rows, nulls = len(values), int(values.null_count)
     target = name == choices.target
-    levels, most = None, 0
+    counted, most = None, 0
     if is_plain(kind) and (sort in ("text", "bool") or target or name in (*choices.categories, choices.group)):
         most = MOST_FORCED if target or sort == "number" else MOST_COUNTED
-        levels = level_counts(values, most)
+        counted = level_counts(values, most + one)
     numbers = None
     if sort == "number" or (name in choices.numbers and sort in ("text", "bool")) or (target and sort == "bool"):
         numbers = _numbers(part, as_numbers(values), called)
@@ -217,7 +225,7 @@ def _profile(part: Part, name: str, values: Any, kind: Any, called: bool, choice
     # and of whole numbers in blocks of rows, which may be those of one person each
     blocks = numbers is not None and order is not None and numbers.few is None and 2 * order.runs <= numbers.count
     sketch = _sketch(values) if is_plain(kind) and (name == choices.id or called or long or blocks) else {}
-    return Profile(rows, nulls, levels, most, numbers, sketch, order, called)
+    return Profile(rows, nulls, counted, most, numbers, sketch, order, called, one)
 
 
 def _order(values: NDArray[np.float64]) -> Order | None:
@@ -293,18 +301,18 @@ def _sketch(values: Any) -> dict[int, int]:
 
 
 def _merged(a: Profile, b: Profile) -> Profile:
-    levels = None
-    if a.levels is not None and b.levels is not None:
-        levels = dict(a.levels)
-        for value, count in b.levels.items():
-            levels[value] = levels.get(value, 0) + count
-        levels = levels if len(levels) <= a.most else None
+    counted = None
+    if a.counted is not None and b.counted is not None:
+        counted = dict(a.counted)
+        for value, count in b.counted.items():
+            counted[value] = counted.get(value, 0) + count
+        counted = counted if len(counted) <= a.most + a.spare else None
     numbers = a.numbers
     if a.numbers is not None and b.numbers is not None:
         numbers = _merged_numbers(a.numbers, b.numbers)
     followed = _merged_sketch(a.followed, b.followed)
     order = None if a.order is None or b.order is None else a.order + b.order
-    return Profile(a.rows + b.rows, a.nulls + b.nulls, levels, a.most, numbers, followed, order, a.called)
+    return Profile(a.rows + b.rows, a.nulls + b.nulls, counted, a.most, numbers, followed, order, a.called, a.spare)
 
 
 def _merged_sketch(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:

@@ -117,7 +117,7 @@ class Design:
     unsettled: Mapping[str, Unsettled] = field(default_factory=dict, repr=False)
     """Columns of which one row, or one person, might decide this; none that were named, but for how levels are written."""
     summed: bool = False
-    """Whether one row decides that the last is left out as a total of the others, or is not."""
+    """Whether one row, or person, decides which of the last rows are left out as totals of the others."""
     header_by_one_row: bool = False
     """Whether one row decides which line of the file is the header."""
     repeated: RepeatedIdentifier | None = None
@@ -329,10 +329,11 @@ def _looked_at(
     raw: RawTable, choices: Choices, model: str, held_out: float, room: Room | None, rules: Mapping[str, LabelRule]
 ) -> _Looked:
     far = room is not None and not room.holds(raw.rows, len(raw.names))
-    one = 1 if choices.person is None or far else int(people_in(raw, choices.person, far).sizes.max())
-    written = as_written(raw, choices, far, one)
+    people = None if choices.person is None or far else people_in(raw, choices.person, far)
+    one = 1 if people is None else int(people.sizes.max())
+    written = as_written(raw, choices, far, one, None if people is None else people.of_row)
     raw = written.raw
-    profiles = profiles_of(raw, choices, far)
+    profiles = profiles_of(raw, choices, far, one)
     columns = decide(raw, profiles, choices)
     unsettled = all_unsettled(raw, columns, profiles, choices, written.unsettled, one)
     target = target_of(choices.target, raw.kind(choices.target), profiles[choices.target], model, rules)

@@ -123,13 +123,13 @@ class Split:
 
 
 def check_used(used: Sequence[Column], profiles: Mapping[str, Profile]) -> None:
-    """Columns of numbers hold some, and none that is infinite."""
+    """Columns of numbers hold some, and none that is infinite, as categories neither."""
     for column in used:
         numbers = profiles[column.name].numbers
-        if column.kind != "number" or numbers is None:
+        if numbers is None:
             continue
         check_finite(numbers, column.name)
-        if not numbers.count:
+        if column.kind == "number" and not numbers.count:
             raise InvalidInputError(
                 f"Column '{column.name}' has no numbers: leave it out with `drop={[column.name]!r}`, or use `categories`."
             )
