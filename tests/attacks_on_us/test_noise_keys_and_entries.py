@@ -195,7 +195,7 @@ def chosen(tmp_path: Path, limited: Path) -> Path:
 def test_declared_bounds_are_named(chosen: Path, few: RawTable) -> None:
     """Also of a model card that says that version 0.1.0 wrote it, whose settings have none."""
     assert DECLARED.format(4) in verify(chosen).unchecked
-    assert any("Declared bounds of 4 columns" in each for each in audited(chosen, few).unconfirmed)
+    assert any("declared bounds (columns: 4)" in each for each in audited(chosen, few).unconfirmed)
     without_choice(chosen)
     earlier_file(chosen)
 
