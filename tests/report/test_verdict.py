@@ -24,7 +24,7 @@ def test_people_and_limits_come_first() -> None:
     assert people > 0
     assert any(
         line.startswith(
-            f"More than half of a numeric value is revealed about {people} of {rows} people, to an attacker who knows everything else. "
+            f"For {people} of {rows} people, more than half of a numeric value is revealed to an attacker who knows everything else. "
         )
         for line in verdict.lines
     )

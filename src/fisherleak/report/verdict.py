@@ -251,9 +251,7 @@ def _shares(found: RevealedShare, count: int, summary: Summary) -> str:
             f"attacker who knows everything else.{beside}"
         )
     who = f"{number(count)} of {number(summary.number_measured)} {summary.whose}"
-    return (
-        f"More than half of a numeric value is revealed about {who}, to an attacker who knows everything else.{beside}"
-    )
+    return f"For {who}, more than half of a numeric value is revealed to an attacker who knows everything else.{beside}"
 
 
 def _named(target: str) -> str:
