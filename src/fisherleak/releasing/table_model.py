@@ -9,7 +9,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from fisherleak._support.checks import check_positive
+from fisherleak._support.checks import check_limit
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.noise import Gaussian, Noise
 from fisherleak.engine.noise.calibration_record import ANY_RECORD, HESSIAN, Calibration, read_over, remembering
@@ -150,7 +150,7 @@ def checked_request(request: ReleaseRequest, settings: Settings) -> ReleaseReque
     request = replace(request, over=read_over(request.over, OVER))
     _check_people(settings, request)
     check_shape(named_shape(request), request.noise is not None, request.shape_from is not None)
-    eta = None if request.eta is None else check_positive(request.eta, "eta")
+    eta = None if request.eta is None else check_limit(request.eta)
     return replace(request, eta=eta, noise=None if request.noise is None else as_noise(request.noise))
 
 
