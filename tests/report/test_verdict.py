@@ -87,7 +87,13 @@ def test_what_it_costs_is_read_between_the_scales_that_were_tried() -> None:
 
 def test_no_noise_is_chosen_silently() -> None:
     made = sample.choices()
-    assert "No noise was given: the noise scale is " in said(made).lines[-1]
+    assert "No noise was given: these figures are for a noise scale of " in said(made).lines[-1]
+    for value in (*made["attributes"], made["label"]):
+        if value["revealed"]:
+            value["revealed"]["max"] = 0.1
+    scale = "No noise was given: the noise scale is 0.0625, which reveals at most 10 % of any numeric value."
+    assert scale.partition("0.0625")[0] in said(made).lines[-1]
+    assert scale.partition("0.0625")[2] in said(made).lines[-1]
     words = choices_in_words(made)
     assert [most for _, most, _ in words] == ["90 %", "50 %", "25 %", "10 %", "5.0 %", "2.0 %", "1.0 %"]
     assert words[0][2].endswith("(more than 99 % of the gain over the baseline)")

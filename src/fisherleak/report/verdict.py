@@ -24,6 +24,8 @@ MOST_RULES = 3
 EVEN = 0.5
 """The accuracy of a coin, for a guess between two answers."""
 GONE = "no better than the baseline"
+TENTH = 0.1
+"""The share of any numeric value that the default noise reveals at most, where there are numbers."""
 ALL = 0.995
 """A part that is written as all of it."""
 ISOTROPIC = "isotropic"
@@ -213,9 +215,9 @@ def _not_given(summary: Summary, no_limit: bool) -> list[str]:
     even = any(attribute.yes_no for attribute in summary.attributes) and summary.choices
     beside = " A column of two values counts as numeric, with a standard deviation of 1/2." if even else ""
     open_ = "Whether the model may be published is open until you set a limit. " if no_limit else ""
-    known = summary.people is not None and summary.people.measured
+    shares = [value.revealed.max for value in summary.values if value.revealed]
     scale = number(summary.noise.scale)
-    if known:
+    if shares and max(shares) <= TENTH:
         most = f"reveals at most 10 % of any numeric value{except_for(summary.without_share)}"
         return [f"{open_}No {given} was given: the noise scale is {scale}, which {most}.{beside}"]
     return [f"{open_}No {given} was given: these figures are for a noise scale of {scale}.{beside}"]

@@ -328,7 +328,7 @@ def retrain(saved: SavedModel, raw: RawTable, room: Room | None = None, group: s
     settings = saved.settings
     if saved.card["schema"] == CARD:  # before rows are read: that can change a table in place
         settings = as_read(settings, raw, used_on(saved.card), room)
-    again = replace(raw, parts=tuple(raw.parts))
+    again = raw if group is None else replace(raw, parts=tuple(raw.parts))  # reading can let go of parts
     trained = train(raw, settings, room)
     if two_digits(trained.design.n) != saved.card["data"].get("rows"):
         raise InvalidInputError(
