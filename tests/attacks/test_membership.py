@@ -13,6 +13,7 @@ import fisherleak as fl
 from attacks.clinic import DOSE, MODELS, TABLE
 from cases import make
 from copies import copies
+from fisherleak.protection.calibrate.remade_noise import MadeAnew
 
 NOISE = fl.Gaussian(0.02)
 SHAPED = fl.Gaussian(0.02, np.diag([1.0, 4.0, 0.5, 1.0]) + 0.2)
@@ -100,6 +101,22 @@ def test_rows_without_a_model_are_certain() -> None:
     found = attack.simulate(fl.Gaussian(10.0), releases=50)
     assert found.auc[1] == found.accuracy[1] == found.true_positive_rate[1] == 1
     assert found.accuracy[0] < 1
+
+
+def test_a_row_without_which_no_covariance_is_known_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    covariances = MadeAnew.covariances
+
+    def one_is_lost(self: MadeAnew, sets: Any) -> Any:
+        found = covariances(self, sets)
+        found[0] = np.nan
+        return found
+
+    monkeypatch.setattr(MadeAnew, "covariances", one_is_lost)
+    case = make("squared", 2, 40, 3, intercept=True)
+    leak = fl.measure(case.fit(), case.X, case.y, fl.Gaussian(1.0))
+    found = attack_on(rows=[2, 3]).simulate(fl.calibrate(leak, 0.1, shape="hessian"), releases=50, random_state=0)
+    assert found.auc[0] == found.accuracy[0] == found.true_positive_rate[0] == 1
+    assert found.accuracy[1] < 0.7
 
 
 def test_a_row_without_weight_cannot_be_told() -> None:

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fisherleak as fl
+from fisherleak.engine.losses.loss import Labels
 from remedies.of_bounds import ENDS, anyone
 from remedies.of_limits import BOUNDS, GAPS, protected
 from remedies.of_models import LEAK, NOISE, PAIRS, RIDGE, C, K, X, Y, fitted, measured
@@ -31,6 +32,11 @@ ONE = np.array([[1.0, 2.0]])
 STEEP = replace(fl.LOSSES["squared"], name="steep", quadratic=False, traits=None)
 PENALISED = fl.minimise(X, Y, l2=20.0)
 COUNTS = np.random.default_rng(2).poisson(2.0, 60)
+PARTS = replace(
+    fl.LOSSES["squared"], name="parts", labels=Labels("between 0 and 0.95", lambda y: (y >= 0) & (y <= 0.95))
+)
+CUT = np.clip(1.0 / (1.0 + np.exp(-Y)), 0.0, 0.94)
+TWICE = np.tile(X, (2, 1)) + np.random.default_rng(0).normal(size=(120, 3)) * 0.1
 
 
 def shaped(own: fl.Leakage = LEAK, size: dict[str, Any] | None = None, **options: Any) -> Any:
@@ -44,6 +50,25 @@ def released(counted: bool = True, named: bool = False, **options: Any) -> Any:
     given: dict[str, Any] = {"penalties": [100.0, 1000.0], "over": "any-record", "bounds": BOUNDS} | options
     found = protected(**given)
     return found.release(choice=found.points[0] if named else None, counted=counted, random_state=0)
+
+
+def chosen(eta: float = 1.0, wide: float = 23.85, penalties: tuple[float, ...] = (1.0, 2.0)) -> Any:
+    """A choice among two penalties; by default their bounds are next to ones that are refused."""
+    frontier = fl.protect(
+        *(Ridge(1.0), TWICE, np.tile(Y, 2), eta),
+        penalties=penalties,
+        shapes=["isotropic"],
+        bounds=dict.fromkeys(BOUNDS, (-wide, wide)),
+        public="nothing",
+    )
+    return frontier.release(random_state=0)
+
+
+def of_counts(eta: float) -> Any:
+    frontier = fl.protect(
+        PoissonRegressor(alpha=0.1), X, COUNTS, eta, over="max", penalties=[1.0, 10.0], shapes=["isotropic"]
+    )
+    return frontier.release(random_state=0)
 
 
 def of_size(shape: Any) -> Any:
@@ -80,6 +105,30 @@ OF_CHOICES: list[Remedy] = [
         lambda shape: fl.counted(LEAK, 1.0, shape=shape),
         {"shape": PUBLIC},
         {"pass the noise's `shape`": {"shape": vars(fl.calibrate(LEAK, 1.0, shape=PUBLIC))["shape"]}},
+    ),
+    Remedy(
+        "The bound of every candidate without weights is next to one that is refused",
+        chosen,
+        {},
+        {"declare narrower bounds": {"wide": 12.0}, "larger penalties": {"penalties": (300.0, 1000.0)}},
+    ),
+    Remedy(
+        "no candidate without weights has a finite loss",
+        of_counts,
+        {"eta": 1e-5},
+        {"a larger eta": {"eta": 1.0}},
+    ),
+    Remedy(
+        "has values that the {loss.name} loss does not take",
+        lambda bounds=None: anyone(fl.minimise(X, CUT, PARTS, 10.0), y=CUT, bounds=bounds),
+        {},
+        {"declare it with `bounds={'label': (low, high)}`": {"bounds": {"label": (0, 0.95)}}},
+    ),
+    Remedy(
+        "has a covariance that depends on the data, which {what} does not count",
+        lambda noise: fl.calibrate(LEAK, 1.0, shape=measured(fitted(Ridge(1.0), X=-X), -X, noise=noise)),
+        {"noise": fl.Posterior(0.5)},
+        {"use noise on parameters, fisherleak.Gaussian": {"noise": NOISE}},
     ),
     Remedy(
         "shape='least-loss' over groups needs rows in memory; X is a Dask array. Use over='max'.",

@@ -29,9 +29,12 @@ WHO = T.assign(who=np.arange(N) // 2)
 MANY = pandas.concat([T] * 10)
 CSV = T.to_csv(index=False)
 RELEASE = "release t.csv --target y --noise 9 --out m.skops --over max"
-AUDIT = "audit t.csv --target y --noise 9 --no-attacks --draws 2 --held-out 0"
+HELD_OUT = "audit t.csv --target y --noise 9 --no-attacks --draws 2 --held-out"
+AUDIT = f"{HELD_OUT} 0"
 ANYONE = "release t.csv --target y --eta 8 --l2 10 --bounds a=-5:5 --bounds b=-5:5 --bounds y=-9:9 --out m.skops"
 LABELS = "--target y --out answers.csv"
+COMMAS = T.assign(a=[f"{1 + k % 8},{101 + 7 * k}" for k in range(N)])
+"""Numbers with a comma before three digits: only the marks of another column tell what it is."""
 LONG_CODES = np.resize([9 * 10**17, 9 * 10**17 + 10**12], N - 1).tolist()
 CODES = T.assign(site=RNG.choice(["north", "south"], N))
 
@@ -410,6 +413,18 @@ OF_TABLES: list[Remedy] = [
             "write them as text": {"t": T.assign(code=["half", *(f"c{code}" for code in LONG_CODES)])},
             "--drop code": {"line": f"{RELEASE} --drop code"},
         },
+    ),
+    Remedy(
+        "Only columns that the model does not use show which of the two, and the model card does not name such columns",
+        ran,
+        {"line": RELEASE, "t": COMMAS.assign(x="1.234,5")},
+        {"give --decimal": {"line": f"{RELEASE} --decimal ,"}},
+    ),
+    Remedy(
+        "complete rows of {source} is left for training",
+        ran,
+        {"line": f"{HELD_OUT} 0.9", "t": T[:40].assign(y=[f"k{k // 4}" for k in range(40)])},
+        {"use a smaller --held-out": {"line": f"{HELD_OUT} 0.25"}},
     ),
     Remedy(
         "`person` cannot be given here: answers are checked against single rows. Leave it out.",

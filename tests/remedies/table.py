@@ -43,6 +43,8 @@ REASONS = {
     "which no bounds admit": "Rows that are not finite are refused before.",
     "Rows that this release leaves out": "tests/attacks_on_us/test_ledger_cells.py follows it.",
     "The weights of IRFIL differ from one computation": "Two computations of one machine agree.",
+    "End-to-end etas of IRFIL need an eta above zero": "Such rows are refused before, by another sentence.",
+    "A choice cannot be counted here": "No table is known whose candidates keep the limit and whose choice is not counted.",
 }
 """Why no test follows a remedy, by a part of its refusal."""
 ARGUMENT = re.compile(r"^(\w+)=(.+)$", re.DOTALL)

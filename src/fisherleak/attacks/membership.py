@@ -327,13 +327,7 @@ class Membership:
         own = self._jacobian
         if not is_self_shaped(mechanism):
             sets = self._sets or [np.asarray([row]) for row in host(self.rows).tolist()]
-            found = NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
-            if np.any(~found.known & np.isfinite(host(self.moves)).all(axis=1)):
-                raise InvalidInputError(
-                    "Without one of these rows no noise can be computed and nothing would be released. That reveals its "
-                    "membership with certainty. accuracy(noise) shows which row: attack the others with rows=."
-                )
-            return found
+            return NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
         if self._sets is not None:
             raise InvalidInputError(
                 f"{type(mechanism).__name__} has no likelihood here without several rows: attack rows one by one, without "
@@ -352,8 +346,8 @@ class Membership:
         """The same under noise that the data shape, (T, rows)."""
         some = list(rows)
         D = host(self.moves)[some]
-        certain = ~np.isfinite(D).all(axis=1)
         part = likelihood.some(some)
+        certain = _certain(D, part)
         return np.where(certain, np.inf, -part.ratio(b, np.where(certain[:, None], 0.0, D), None))
 
     def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> MembershipOutcome:
@@ -363,7 +357,7 @@ class Membership:
         found = []
         for row in range(self.rows.shape[0]):
             move = host(self.moves)[row]
-            if not np.isfinite(move).all():
+            if _certain(move[None, :], likelihood.some([row]))[0]:
                 found.append(np.ones((3, 1)))
                 continue
             absent = likelihood.without(row, move, releases, rng)
@@ -375,7 +369,7 @@ class Membership:
     def _scores(self, noise: Noise | None, b: Vector, rows: slice, without: bool = False) -> Vector:
         """Log-likelihood ratios for membership of some rows, (T, m): what is released is w + b, or w + D + b."""
         D = host(self.moves)[rows]
-        certain = ~np.isfinite(D).all(axis=1)
+        certain = _certain(D)
         D = np.where(certain[:, None], 0.0, D)
         if noise is None or noise.normal:
             W = None if noise is None else noise.unit_information_root(b.shape[1])
@@ -388,6 +382,14 @@ class Membership:
             # log f(w' - w) - log f(w' - w - D) of section 9.2
             score = log_density(noise, at) - log_density(noise, at - D)
         return np.where(certain, -np.inf if without else np.inf, score)
+
+
+def _certain(
+    moves: Vector, likelihood: ShapedLikelihood | TiltedLikelihood | NormalLikelihood | None = None
+) -> NDArray[np.bool_]:
+    """Rows without which there is no model, or no noise for it: nothing would be released, which reveals their membership."""
+    lost = ~np.isfinite(moves).all(axis=1)
+    return np.asarray(lost | ~likelihood.known if isinstance(likelihood, NormalLikelihood) else lost)
 
 
 def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, Vector]:

@@ -497,11 +497,16 @@ def drawn_choice(
 
 def _admitted(points: Sequence[FrontierPoint], margins: Sequence[float], offset: float) -> list[FrontierPoint]:
     """Those of a finite loss whose bound is not near one that is refused: the offset says how near, less than a step."""
-    both = zip(points, margins, strict=True)
-    found = [each for each, margin in both if math.isfinite(each.loss) and margin >= offset * math.log(STEP)]
+    finite = [(each, margin) for each, margin in zip(points, margins, strict=True) if math.isfinite(each.loss)]
+    if not finite:
+        raise InvalidInputError(
+            "With this much noise no candidate without weights has a finite loss: use a larger eta."
+        )
+    found = [each for each, margin in finite if margin >= offset * math.log(STEP)]
     if not found:
         raise InvalidInputError(
-            "No candidate without weights has a finite loss and a useful bound: use a larger eta or larger penalties."
+            "The bound of every candidate without weights is next to one that is refused: declare narrower bounds, or use "
+            "larger penalties."
         )
     return found
 
