@@ -127,7 +127,7 @@ Missing = Annotated[
 Id = Annotated[str | None, column("--id", help="Name rows by this column.")]
 Person = Annotated[
     str | None,
-    column("--person", help="Rows with the same value here belong to one person: all etas are then of people."),
+    column("--person", help="Rows with the same value here belong to one person: people are measured, not rows."),
 ]
 Group = Annotated[str | None, column("--group", help="Measure these groups of rows jointly.")]
 HeldOut = Annotated[

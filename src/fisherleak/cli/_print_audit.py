@@ -84,6 +84,8 @@ def _show_verdict(summary: record.Summary, verdict: Verdict | None) -> None:
         return
     emit(printable(verdict.headline))
     layout.sentences("", verdict.sentences)
+    if verdict.command:
+        emit(f"\n    {printable(verdict.command)}")
     if summary.prices is not None:
         if summary.prices.limits:
             title = f"\nReleases by a limit (--eta) on the eta of {promise_in_words(summary)}"
@@ -92,11 +94,12 @@ def _show_verdict(summary: record.Summary, verdict: Verdict | None) -> None:
             limit = number(summary.prices.present[0].eta)
             title = f"\nFor comparison: --over max, eta {limit}, for the rows present only"
             layout.table(title, [head.lower() for head in PRICED_PRESENT], present_in_words(summary))
-        layout.paragraph(printable(summary.prices.note))
+        if summary.prices.note:
+            layout.paragraph(printable(f"\n{summary.prices.note}"))
     if summary.noise.chosen == "default" and summary.choices:
         head = ("noise", "revealed of any numeric value, at most", "utility")
         layout.table("\nChoices of noise (--noise)", head, choices_in_words(summary))
-    emit(f"\n    {printable(verdict.command)}\n" if verdict.command else "")
+    emit("")
 
 
 def _membership(summary: record.Summary) -> list[tuple[str, str]]:
