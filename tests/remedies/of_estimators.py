@@ -42,6 +42,14 @@ POOLED: dict[str, Any] = {"min_frequency": 10, "handle_unknown": "infrequent_if_
 LACKING = TABLE[["age"]].where(np.arange(200)[:, None] > 2)
 
 
+CITIES = np.where(np.arange(200) % 9 == 0, None, TABLE.city.to_numpy(dtype=object))[:, None]
+"""Texts, of which some are missing."""
+
+
+def of_texts(cities: Any = CITIES, steps: Any = (SimpleImputer(strategy="most_frequent", missing_values=None),)) -> Any:
+    return measured(make_pipeline(*steps, OneHotEncoder(), Ridge()).fit(cities, TARGET), cities, TARGET)
+
+
 def one_each(inner: Any, X: Any = X, y: Any = K, model: Any = None) -> fl.Leakage:
     return measured(OneVsRestClassifier(inner).fit(X, y) if model is None else model, X, y)
 
@@ -275,6 +283,15 @@ OF_ESTIMATORS: list[Remedy] = [
             "Fill numbers by SimpleImputer": lambda: measured(fitted(SimpleImputer(), Ridge(), X=GAPPED), GAPPED),
             "drop these rows": {"X": GAPPED[1:10]},
             "fill them before and fit without an imputer": lambda: measured(RIDGE),
+        },
+    ),
+    Remedy(
+        "which holds text: a filled category is nobody's. Leave its imputer out, since OneHotEncoder takes missing values as a",
+        of_texts,
+        {},
+        {
+            "Leave its imputer out, since OneHotEncoder takes missing values": {"steps": ()},
+            "or fill them before": {"cities": TABLE[["city"]], "steps": ()},
         },
     ),
     Remedy(

@@ -61,6 +61,17 @@ def of_use(eta: float = 0.3, wide: float = 12.0, rows: int = 300) -> Any:
         return best.save(Path(folder) / "model.skops")
 
 
+def of_ratio(unit: float = 1.0) -> Any:
+    """The files of a release of a part, from 0 to 1, or of percent."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"part": rng.uniform(0, unit, 400)})
+    y = 3 * frame["part"].to_numpy() / unit + rng.uniform(-1, 1, 400)
+    bounds = {"part": (0, unit), "label": (-2, 5)}
+    best = fl.protect(make_pipeline(StandardScaler(), Ridge()), frame, y, 4.0, shapes=["isotropic"], bounds=bounds)
+    with TemporaryDirectory() as folder:
+        return best.save(Path(folder) / "model.skops")
+
+
 def text(X: Any) -> Any:
     return np.column_stack([X.astype(object), np.where(X[:, 0] > 0, "a", "b")])
 
@@ -258,6 +269,12 @@ PROTECTED: list[Remedy] = [
         saved,
         {"min_frequency": 0.4},
         {"min_frequency=5": None},
+    ),
+    Remedy(
+        "in units of the bounds' width divided by √12. The narrowest bounds, those of '{name}', decide that",
+        refusing(of_ratio),
+        {},
+        {"write that column in a smaller unit": {"unit": 100.0}},
     ),
     Remedy(
         "With such noise the model is on average no better than the baseline",

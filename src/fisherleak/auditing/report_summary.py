@@ -17,6 +17,8 @@ from fisherleak.auditing.plain_records import LEFT_OUT, Record, read_record
 from fisherleak.errors import InvalidInputError
 
 SCHEMA, EARLIER = "fisherleak.summary/2", "fisherleak.summary/1"
+IN_PYTHON, NO_FILE = "a table in Python", "not taken"
+"""Source and hash of rows that were measured from Python."""
 Numbers = tuple[float | None, ...]
 
 
@@ -540,6 +542,11 @@ class Summary(Record, kw_only=True):
     def values(self) -> tuple[ModelColumn | Label, ...]:
         """Columns of the model, and the label behind them."""
         return self.attributes if self.label is None else (*self.attributes, self.label)
+
+    @property
+    def raw_units(self) -> bool:
+        """Whether etas of rows count every number in the unit of its column: so they are measured in Python."""
+        return self.data.source == IN_PYTHON and self.data.sha256 == NO_FILE
 
     @property
     def whose(self) -> str:

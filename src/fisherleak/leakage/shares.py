@@ -8,9 +8,11 @@ Where the rows decide the covariance of the noise, eta has both terms, with the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
 from fisherleak._support.grids import GAP
@@ -96,7 +98,9 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     why = share_unknown(information, leak._noise)
     if why is not None:
         raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
-    found = [_means(each.jacobian, _moving(each), leak.attributes, spreads, label) for each in information.releases]
+    found = [
+        _means(each.jacobian, _moving(each), leak.attributes, spreads, label, leak._absent) for each in information.releases
+    ]
     parts = [each.squares for each in found], [each.by_shape for each in found if each.by_shape is not None]
     return tuple(
         map_rows(lambda *each: sum(each[1:], start=each[0]), *some, width=len(spreads) + 1) for some in parts if some
@@ -116,15 +120,25 @@ def _means(
     names: list[str],
     spreads: Vector,
     label: tuple[float, float],
+    absent: Array | None,
 ) -> Means:
     own = {attribute.name: attribute for attribute in jacobian.attributes}
-    attributes = tuple(own[name] for name in names)
+    gone = np.zeros((1, len(names)), dtype=bool) if absent is None else np.asarray(host(absent))
+    attributes = tuple(_where_there(own[name], gone[:, j]) for j, name in enumerate(names))
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
     centre, spread = label
     if jacobian.several or not _takes_any_label(jacobian):
         spread = np.nan
-    beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes), spread, centre)
+    beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes, absent), spread, centre)
     return means_over(jacobian, beliefs, noise)
+
+
+def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
+    """With one direction for all rows, where only cells that an imputer filled have another, which is zero."""
+    if not attribute.curved or not gone.any() or gone.all():
+        return attribute
+    moves = np.asarray(attribute.directions)[~gone]
+    return replace(attribute, directions=moves[0]) if np.array_equal(moves, np.broadcast_to(moves[:1], moves.shape)) else attribute
 
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:
@@ -138,14 +152,14 @@ def _takes_any_label(jacobian: Jacobian) -> bool:
     return loss.quadratic or (loss.traits is not None and not loss.traits.by_label)
 
 
-def _centres(X: Array, attributes: tuple[Attribute, ...]) -> Vector:
+def _centres(X: Array, attributes: tuple[Attribute, ...], absent: Array | None) -> Vector:
     """Means of the first feature of each attribute, of the values that are there."""
     columns = np.array([attribute.columns[0] for attribute in attributes], dtype=np.int64)
 
-    def block(X: Array) -> Sums:
+    def block(X: Array, gone: Array | None = None) -> Sums:
         x = np.asarray(host(as_real(X, namespace(X))), dtype=np.float64)[:, columns]
-        there = x != GAP
+        there = x != GAP if gone is None else ~np.asarray(host(gone))
         return np.where(there, x, 0.0).sum(axis=0), there.sum(axis=0)
 
-    total, count = sum_rows(block, X)
+    total, count = sum_rows(block, X) if absent is None else sum_rows(block, X, absent)
     return np.asarray(total / np.maximum(count, 1))

@@ -94,6 +94,8 @@ class Board:
     scored_on: str
     counted: bool
     """Whether what preprocessing learned is counted."""
+    raw_units: bool
+    """Whether a limit on rows is in the units of the columns; rules of a policy are not."""
 
     @property
     def keys(self) -> frozenset[str]:
@@ -116,7 +118,12 @@ def board_of(summary: Summary) -> Board:
         raise InvalidInputError(UNSETTLED.format(stated.unsettled))
     noise = _noise(summary, stated)
     one = "row" if data.people is None else "person"
-    rules = sorted((_rule(rule, data.target, one) for rule in stated.rules), key=lambda rule: rule.passed)
+    raw_units = summary.raw_units and (summary.gate is not None or stated.eta is not None)
+    # a limit beside the policy is the first
+    units = [" in the units of the columns" if raw_units and summary.gate and k == 0 else "" for k in range(len(stated.rules))]
+    rules = sorted(
+        (_rule(*pair, data.target, one) for pair in zip(stated.rules, units, strict=True)), key=lambda rule: rule.passed
+    )
     shown, left = rules[:MOST_RULES], rules[MOST_RULES:]
     people = "" if data.people is None else f" of about {number(two_digits(data.people))} people"
     passed = sum(rule.passed for rule in left)
@@ -135,6 +142,7 @@ def board_of(summary: Summary) -> Board:
         utility=tuple(_utility(summary)),
         scored_on="rows that the model was not fitted on" if summary.tradeoff.held_out else "the rows it was fitted on",
         counted=summary.model.public == "nothing",
+        raw_units=raw_units,
     )
 
 
@@ -152,9 +160,10 @@ def _noise(summary: Summary, stated: Stated) -> str:
                 f"{kind} noise was added when the model was released, for a limit of {stated.eta:.6g} on the η of every "
                 f"{whose}. The model card has its scale and covariance, and says for whom the limit holds."
             )
+        units = " in the units of the columns" * summary.raw_units
         return (
-            f"The least {kind} noise that keeps the η of every {whose} at {stated.eta:.6g} or below is added to the model's "
-            "parameters. Its scale was computed from the data and is not shown."
+            f"The least {kind} noise that keeps the η of every {whose}{units} at {stated.eta:.6g} or below is added to the "
+            "model's parameters. Its scale was computed from the data and is not shown."
         )
     raise InvalidInputError(NO_NOISE)
 
@@ -168,7 +177,7 @@ def _verdict(rules: list[BoardRule]) -> str:
     return "Passed: the one rule." if len(rules) == 1 else f"Passed: all {len(rules)} rules."
 
 
-def _rule(rule: StatedRule, target: str, one: str) -> BoardRule:
+def _rule(rule: StatedRule, units: str, target: str, one: str) -> BoardRule:
     what, key = f"{rule.section}.{rule.key}", rule.key
     if rule.section == "require":
         said = ", ".join(map(str, rule.limit)) if isinstance(rule.limit, (list, tuple)) else str(rule.limit)
@@ -178,7 +187,7 @@ def _rule(rule: StatedRule, target: str, one: str) -> BoardRule:
         name = target if rule.column is None else rule.column
         own = OF_VALUE[key].format(EVERY_VALUE[key] if rule.column == EVERY else f"“{clipped(name, LONGEST)}”")
     else:
-        own = OF_MODEL[what].format(one=one)
+        own = OF_MODEL[what].format(one=one) + units
     limit = f"{100 * rule.limit:.6g} %" if key in SHARES else f"{rule.limit:.6g}".replace("-", MINUS)
     limit = f"± {limit}" if key == "min_error" else limit
     words = ("at least", "below") if key in ("min", "min_error") else ("at most", "above")

@@ -33,6 +33,9 @@ MEMBERSHIP = "Membership (chance 50 %)"
 PRICED = ("Limit on η", "Least error", "Utility", "With isotropic noise", "Covariance, penalty", MEMBERSHIP)
 PRICED_PRESENT = ("Covariance", "Utility", "Largest η", MEMBERSHIP)
 """Heads of the tables of releases by a limit."""
+NO_RULE = (
+    "Whether the model may be published is open until you set a rule: --eta chose the noise, --max-eta and --policy set rules."
+)
 NO_LIMIT = "No limit was set. Choose one: until then it is open whether the model may be published."
 
 
@@ -182,13 +185,17 @@ def _limits(summary: Summary) -> tuple[str, bool] | None:
         )
     if gate and gate.exceeded:
         above, all_ = number(gate.count), number(summary.number_measured)
-        return f"Failed: {above} of {all_} {summary.whose} are above the limit of η = {number(gate.max_eta)}.", False
+        return f"Failed: {above} of {all_} {summary.whose} are above the limit of {_eta_limit(summary, gate.max_eta)}.", False
     if policy:
         every = "the only rule" if policy.count == 1 else f"all {number(policy.count)} rules"
         return f"Passed: {every} of {policy.source}.", True
     if gate:
-        return f"Passed: no {_one(summary)} is above the limit of η = {number(gate.max_eta)}.", True
+        return f"Passed: no {_one(summary)} is above the limit of {_eta_limit(summary, gate.max_eta)}.", True
     return None
+
+
+def _eta_limit(summary: Summary, limit: float) -> str:
+    return f"η = {number(limit)}{' in the units of the columns' * summary.raw_units}"
 
 
 def _rules(count: int) -> str:
@@ -210,7 +217,8 @@ def _without_shares(summary: Summary) -> list[str]:
 def _not_given(summary: Summary, no_limit: bool) -> list[str]:
     """That no limit was set, and which noise all of it is said for, where nobody chose one."""
     if summary.noise.chosen != "default":
-        return [NO_LIMIT] * (no_limit and summary.released is None)
+        said = NO_RULE if summary.noise.chosen == "calibrated" else NO_LIMIT
+        return [said] * (no_limit and summary.released is None)
     given = "noise or limit" if no_limit else "noise"
     even = any(attribute.yes_no for attribute in summary.attributes) and summary.choices
     beside = " A column of two values counts as numeric, with a standard deviation of 1/2." if even else ""

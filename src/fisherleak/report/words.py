@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fisherleak.auditing.report_summary import Summary
 
@@ -18,6 +18,11 @@ class Word:
     meaning: str
 
 
+STANDARD_UNITS = (
+    "Numbers count in standard deviations of their column or, with declared bounds, in units of their width divided by √12."
+)
+RAW_UNITS = "Numbers count in the units of their columns, so these units decide which rows are most exposed."
+
 WORDS: dict[str, Word] = {
     "eta": Word(
         "eta (η), Fisher information loss",
@@ -27,9 +32,8 @@ WORDS: dict[str, Word] = {
     ),
     "eta_row": Word(
         "η of a row",
-        "All columns of one row and its label, taken together. Numbers count in standard deviations of their column or, with "
-        "declared bounds, in units of their width divided by √12. Categories count by their indicators. Take the combination "
-        "of these values (of length 1) that the release reveals most: no unbiased estimate of it has an error below 1/η. "
+        f"All columns of one row and its label, taken together. {STANDARD_UNITS} Categories count by their indicators. Take "
+        "the combination of these values (of length 1) that the release reveals most: no unbiased estimate of it has an error below 1/η. "
         "Compare η between rows, not between data sets. For an error in years or kilograms see the single columns.",
     ),
     "eta_dataset": Word(
@@ -250,8 +254,7 @@ OF_PEOPLE = {
     "eta_row": Word(
         "η of a person",
         "All columns and labels of all rows of one person, taken together. The attacker knows the rows of everyone else, and "
-        "how many this person has. Numbers count in standard deviations of their column or, with declared bounds, in units of "
-        "their width divided by √12. Categories count by their indicators. A value that several of these rows have counts as "
+        f"how many this person has. {STANDARD_UNITS} Categories count by their indicators. A value that several of these rows have counts as "
         "one value. Take the combination of these values (of length 1) that the release reveals most: no unbiased estimate of "
         "it has an error below 1/η. No single row of the person has a larger η.",
     ),
@@ -351,5 +354,9 @@ OF_PEOPLE = {
 
 
 def words_for(summary: Summary) -> dict[str, Word]:
-    """The meaning of every number, for rows or for people."""
-    return WORDS if summary.data.people is None else WORDS | OF_PEOPLE
+    """The meaning of every number, for rows or for people, in the units of the columns or in standard ones."""
+    words = WORDS if summary.data.people is None else WORDS | OF_PEOPLE
+    if not summary.raw_units:
+        return words
+    row = words["eta_row"]
+    return words | {"eta_row": replace(row, meaning=row.meaning.replace(STANDARD_UNITS, RAW_UNITS))}

@@ -245,6 +245,22 @@ def test_people_are_named_and_attacked_where_they_can_be() -> None:
 # The board
 
 
+def test_limits_on_rows_say_their_units(tmp_path: Path) -> None:
+    """Beside a policy they are in the units of the columns, and in its rules in standard ones."""
+    given, standard = case("ridge"), "A row counts each number in standard deviations"
+    alone = fl.audit(given.model, given.X, given.y, 0.5, max_eta=1e3, attacks=False)
+    assert alone.verdict.splitlines()[0].endswith("the limit of η = 1,000 in the units of the columns.")
+    raw = "η of any row in the units of the columns"
+    text = alone.board(tmp_path / "alone.html").read_text()
+    assert raw in text
+    assert standard not in text
+    assert "so these units decide which rows are most exposed" in alone.report(tmp_path / "report.html").read_text()
+    rule = {"rows": {"max_eta": 40.0}, **PUBLIC}
+    text = fl.audit(given.model, given.X, given.y, 0.5, policy=rule, attacks=False).board(tmp_path / "b.html").read_text()
+    assert raw not in text
+    assert standard in text
+
+
 def test_the_board_of_a_fitted_model(tmp_path: Path) -> None:
     given = case("ridge")
     policy = {"rows": {"max_eta": 40.0}, "columns": {"*": {"max_attack": 0.99, "max_revealed": 0.999}}, **PUBLIC}
@@ -260,5 +276,5 @@ def test_the_board_of_a_fitted_model(tmp_path: Path) -> None:
     leak = fl.measure(given.model, given.X, given.y)
     found = fl.audit(given.model, given.X, given.y, fl.calibrate(leak, eta=2.0), attacks=False)
     shown = found.board(tmp_path / "third.html").read_text()
-    assert "at 2 or below is added" in shown
+    assert "every row in the units of the columns at 2 or below is added" in shown
     assert f"{found.summary.noise.scale:.3g}" not in shown

@@ -229,6 +229,21 @@ def test_with_preprocessing_public_filled_values_are_constants(strategy: str, ad
     assert "nan" not in leak.summary()
 
 
+@pytest.mark.parametrize("estimator", [lm.Ridge(6.0), lm.LogisticRegression(tol=1e-12)])
+def test_shares_of_values_that_are_there_are_those_of_a_filled_table(estimator: Any) -> None:
+    """Filled with means, so that what is believed of the values has the same centre."""
+    y = Y if hasattr(estimator, "alpha") else (np.median(Y) < Y).astype(int)
+    imputer = SimpleImputer().fit(GAPS)
+    filled = pd.DataFrame(imputer.transform(GAPS), columns=GAPS.columns)
+    model, plain = (make_pipeline(*steps, pre.StandardScaler(), clone(estimator)) for steps in ((SimpleImputer(),), ()))
+    found = fl.measure(model.fit(GAPS, y), GAPS, y).revealed()
+    spread = {name: float(GAPS[name].std(ddof=0)) for name in GAPS}
+    known = fl.measure(plain.fit(filled, y), filled, y).revealed(spread=spread)
+    there = ~np.isnan(GAPS.to_numpy())
+    np.testing.assert_allclose(found[there], known[there], rtol=1e-9)
+    assert np.isnan(found[~there]).all()
+
+
 def test_indicators_end_to_end_are_constants() -> None:
     imputer = SimpleImputer(add_indicator=True)
     pipe = Pipeline([("imputer", imputer), ("scaler", pre.StandardScaler()), ("model", lm.Ridge(6.0))])

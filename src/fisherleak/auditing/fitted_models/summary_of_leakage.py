@@ -251,8 +251,8 @@ def _data(measured: MeasuredEtas, target: str) -> record.Data:
         for name, size in zip(leak.attributes, leak.sizes, strict=True)
     ]
     return record.Data(
-        source="a table in Python",
-        sha256="not taken",
+        source=record.IN_PYTHON,
+        sha256=record.NO_FILE,
         rows_read=leak.n,
         rows_used=leak.n,
         target=target,

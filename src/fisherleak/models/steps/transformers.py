@@ -176,6 +176,12 @@ def _refuse_filled(transformer: Estimator, given: Table, table: Table, j: int, n
     as_numbers = j < len(table.names) and table.is_numeric(j) and given.holds_numbers(j)
     before = (given.numbers(j) if as_numbers else given.column(j)).tolist()
     filled = [row for row, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair)]
+    if filled and not given.holds_numbers(j):
+        raise InvalidInputError(
+            f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "
+            f"'{name}' (first in row {filled[0]}), which holds text: a filled category is nobody's. Leave its imputer out, since "
+            "OneHotEncoder takes missing values as a category, or fill them before."
+        )
     if filled:
         raise InvalidInputError(
             f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "

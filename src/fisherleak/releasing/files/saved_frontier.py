@@ -90,10 +90,18 @@ def save_protected(
         person=person,
         rare=columns.rare,
     )
-    place = Path(path)
+    place, least = Path(path), min(units)
+    if least < 1.0:
+        name = min(bounds, key=lambda each: bounds[each][1] - bounds[each][0])
+        warnings.warn(
+            f"`eta` is {eta:.3g} in the columns' own units, and {eta * least:.3g} on the model card, in units of the bounds' "
+            f"width divided by √12. The narrowest bounds, those of '{name}', decide that: write that column in a smaller unit "
+            "for less noise.",
+            stacklevel=4,
+        )
     _, cost = save_model(
         *(from_frame(frame), settings, place),
-        eta=eta * min(units),
+        eta=eta * least,
         bounds=bounds,
         shape=task.shapes[0] if len(task.shapes) == 1 else None,
         choose_l2=True,
