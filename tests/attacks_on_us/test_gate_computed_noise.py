@@ -50,6 +50,46 @@ def test_a_scale_that_the_gate_computes_from_the_rows_is_refused(
     assert judged(capsys, "--noise", "2", *options)[0] == 0
 
 
+def calibrated(**options: Any) -> Any:
+    return fl.calibrate(fl.measure(MODEL.set_params(alpha=400.0).fit(X, Y), X, Y), 0.5, **options)
+
+
+ENDS = {"a": (-4, 4), "b": (-4, 4), "label": (-12, 12)}
+MEMBERS: dict[str, Any] = {"membership": {"max_right": 0.99}} | PUBLIC
+COLUMNS: dict[str, Any] = {"columns": {"*": {"max_revealed": 0.99}}} | PUBLIC
+
+
+@pytest.mark.parametrize("bounds", [None, {"b": (-4, 4)}])
+@pytest.mark.parametrize("policy", [MEMBERS, COLUMNS, {"rows": {"max_eta": 99.0}} | PUBLIC])
+def test_noise_whose_record_tells_a_range_passes_no_rule_of_a_fitted_model(
+    policy: dict[str, Any], bounds: dict[str, Any] | None
+) -> None:
+    """The range alone tells the row at its end, whatever the noise."""
+    noise = calibrated(over="any-record", bounds=bounds)
+    with pytest.raises(fl.InvalidInputError, match="calibrated with ranges of 'a'"):
+        fl.audit(MODEL, X, Y, noise, policy=policy, attacks=False)
+
+
+def test_membership_at_a_scale_that_a_row_may_change_is_not_held_fixed() -> None:
+    """An attacker with the record of the noise alone was right 90 % of the time where 50.4 % was said."""
+    noise = calibrated(over="any-record", bounds=ENDS)
+    with pytest.raises(fl.InvalidInputError, match="How likely one row changes it is not computed"):
+        fl.audit(MODEL, X, Y, noise, policy=MEMBERS, attacks=False)
+    assert fl.audit(MODEL, X, Y, noise, policy=COLUMNS, attacks=False).passed is not None
+    assert fl.audit(MODEL, X, Y, noise.rescaled(3.0), policy=MEMBERS, attacks=False).passed is not None
+
+
+@pytest.mark.parametrize("kind", [fl.Gaussian, fl.Laplace, fl.Bounded])
+def test_the_same_scale_keeps_how_it_was_found(kind: Any) -> None:
+    leak = fl.measure(MODEL.set_params(alpha=400.0).fit(X, Y), X, Y, kind(1.0))
+    noise = fl.calibrate(leak, 0.5, over="max")
+    again = noise.rescaled(noise.limit if kind is fl.Bounded else noise.scale)
+    with pytest.raises(fl.InvalidInputError, match="the noise scale was computed from the rows"):
+        fl.audit(MODEL, X, Y, again, policy=COLUMNS, attacks=False)
+    with pytest.warns(fl.UncountedScaleWarning):
+        fl.release(MODEL, again, public="preprocessing")
+
+
 def test_the_noise_of_a_limit_on_rows_is_advised_in_three_digits() -> None:
     policy = policy_of({"rows": {"max_eta": 2.0}})
     found = audit(from_frame(X.assign(cost=Y)), Settings("cost"), eta=1.0, policy=policy, attacks=False, draws=2)

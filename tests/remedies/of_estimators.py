@@ -46,7 +46,8 @@ CITIES = np.where(np.arange(200) % 9 == 0, None, TABLE.city.to_numpy(dtype=objec
 """Texts, of which some are missing."""
 
 
-def of_texts(cities: Any = CITIES, steps: Any = (SimpleImputer(strategy="most_frequent", missing_values=None),)) -> Any:
+def of_texts(cities: Any = CITIES, imputed: bool = True) -> Any:
+    steps = [SimpleImputer(strategy="most_frequent", missing_values=None)] * imputed
     return measured(make_pipeline(*steps, OneHotEncoder(), Ridge()).fit(cities, TARGET), cities, TARGET)
 
 
@@ -290,8 +291,8 @@ OF_ESTIMATORS: list[Remedy] = [
         of_texts,
         {},
         {
-            "Leave its imputer out, since OneHotEncoder takes missing values": {"steps": ()},
-            "or fill them before": {"cities": TABLE[["city"]], "steps": ()},
+            "Leave its imputer out, since OneHotEncoder takes missing values": {"imputed": False},
+            "or fill them before": {"cities": TABLE[["city"]], "imputed": False},
         },
     ),
     Remedy(

@@ -63,6 +63,17 @@ def gated(steps: Any = (), label: str = "y", public: str = "nothing", beyond: An
     return fl.audit(model, frame, y, noise=noise, policy=policy, public=public, attacks=False)
 
 
+ENDS: dict[str, Any] = {"x0": (-5, 5), "x1": (-5, 5), "x2": (-5, 5), "label": (-8, 8)}
+VALUES: dict[str, Any] = {"columns": {"x0": {"max_eta": 99.0}}, "require": {"public": "nothing"}}
+
+
+def by_range(policy: Any, bounds: Any = None, noise: Any = None) -> fl.ModelAudit:
+    """The policy with noise for any record, by default."""
+    model = fitted(Ridge(1000.0))
+    own = fl.calibrate(measured(model), 1.0, over="any-record", bounds=bounds) if noise is None else noise
+    return fl.audit(model, X, Y, own, policy=policy, public="nothing", attacks=False)
+
+
 def audited(model: Any = None, **options: Any) -> fl.ModelAudit:
     return fl.audit(RIDGE if model is None else model, X, Y, attacks=False, **{"public": "nothing"} | options)
 
@@ -220,7 +231,7 @@ AUDITED: list[Remedy] = [
         "max_eta cannot be tested with noise whose covariance is data-dependent",
         audited,
         {"noise": OWN_SHAPE, "max_eta": 1.0},
-        {"fl.Gaussian(noise.scale)": {"noise": fl.Gaussian(OWN_SHAPE.scale)}, "leave max_eta out": None},
+        {"fl.Gaussian(scale)": {"noise": NOISE}, "leave max_eta out": None},
     ),
     Remedy(
         "cannot be checked with weights (sample_weight)",
@@ -232,10 +243,28 @@ AUDITED: list[Remedy] = [
         },
     ),
     Remedy(
+        "cannot be checked: {why}, or leave these rules out.",
+        by_range,
+        {"policy": RULE},
+        {
+            "Calibrate it with bounds={'x0': (low, high)}": {"bounds": ENDS, "policy": VALUES},
+            "leave these rules out": {"policy": {"utility": {"max_loss": 99.0}, "require": {"public": "nothing"}}},
+        },
+    ),
+    Remedy(
+        "cannot be checked: {why}, or leave these rules out.",
+        by_range,
+        {"policy": RULE, "bounds": ENDS},
+        {
+            "Use noise of a scale that you choose, fl.Gaussian(scale)": {"noise": NOISE},
+            "leave these rules out": {"policy": VALUES},
+        },
+    ),
+    Remedy(
         "cannot be checked with noise whose covariance is data-dependent",
         audited,
         {"noise": OWN_SHAPE, "policy": RULE},
-        {"fl.Gaussian(noise.scale)": {"noise": fl.Gaussian(OWN_SHAPE.scale)}},
+        {"fl.Gaussian(scale)": {"noise": NOISE}},
     ),
     Remedy(
         "which the policy '{policy.source}' does not state: {why}.",

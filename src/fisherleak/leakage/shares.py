@@ -99,7 +99,8 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     if why is not None:
         raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
     found = [
-        _means(each.jacobian, _moving(each), leak.attributes, spreads, label, leak._absent) for each in information.releases
+        _means(each.jacobian, _moving(each), leak.attributes, spreads, label, leak._absent)
+        for each in information.releases
     ]
     parts = [each.squares for each in found], [each.by_shape for each in found if each.by_shape is not None]
     return tuple(
@@ -129,7 +130,9 @@ def _means(
     centre, spread = label
     if jacobian.several or not _takes_any_label(jacobian):
         spread = np.nan
-    beliefs = Beliefs(attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes, absent), spread, centre)
+    beliefs = Beliefs(
+        attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes, absent), spread, centre
+    )
     return means_over(jacobian, beliefs, noise)
 
 
@@ -138,7 +141,7 @@ def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
     if not attribute.curved or not gone.any() or gone.all():
         return attribute
     moves = np.asarray(attribute.directions)[~gone]
-    return replace(attribute, directions=moves[0]) if np.array_equal(moves, np.broadcast_to(moves[:1], moves.shape)) else attribute
+    return replace(attribute, directions=moves[0]) if (moves == moves[:1]).all() else attribute
 
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:

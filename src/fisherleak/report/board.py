@@ -120,7 +120,10 @@ def board_of(summary: Summary) -> Board:
     one = "row" if data.people is None else "person"
     raw_units = summary.raw_units and (summary.gate is not None or stated.eta is not None)
     # a limit beside the policy is the first
-    units = [" in the units of the columns" if raw_units and summary.gate and k == 0 else "" for k in range(len(stated.rules))]
+    units = [
+        " in the units of the columns" if raw_units and summary.gate and k == 0 else ""
+        for k in range(len(stated.rules))
+    ]
     rules = sorted(
         (_rule(*pair, data.target, one) for pair in zip(stated.rules, units, strict=True)), key=lambda rule: rule.passed
     )

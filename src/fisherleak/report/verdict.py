@@ -34,7 +34,7 @@ PRICED = ("Limit on η", "Least error", "Utility", "With isotropic noise", "Cova
 PRICED_PRESENT = ("Covariance", "Utility", "Largest η", MEMBERSHIP)
 """Heads of the tables of releases by a limit."""
 NO_RULE = (
-    "Whether the model may be published is open until you set a rule: --eta chose the noise, --max-eta and --policy set rules."
+    "Whether the model may be published is open until you set a rule, --max-eta or --policy: --eta chose the noise."
 )
 NO_LIMIT = "No limit was set. Choose one: until then it is open whether the model may be published."
 
@@ -185,7 +185,10 @@ def _limits(summary: Summary) -> tuple[str, bool] | None:
         )
     if gate and gate.exceeded:
         above, all_ = number(gate.count), number(summary.number_measured)
-        return f"Failed: {above} of {all_} {summary.whose} are above the limit of {_eta_limit(summary, gate.max_eta)}.", False
+        return (
+            f"Failed: {above} of {all_} {summary.whose} are above the limit of {_eta_limit(summary, gate.max_eta)}.",
+            False,
+        )
     if policy:
         every = "the only rule" if policy.count == 1 else f"all {number(policy.count)} rules"
         return f"Passed: {every} of {policy.source}.", True

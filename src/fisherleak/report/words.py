@@ -19,7 +19,8 @@ class Word:
 
 
 STANDARD_UNITS = (
-    "Numbers count in standard deviations of their column or, with declared bounds, in units of their width divided by √12."
+    "Numbers count in standard deviations of their column or, with declared bounds, in units of their width divided by "
+    "√12."
 )
 RAW_UNITS = "Numbers count in the units of their columns, so these units decide which rows are most exposed."
 
@@ -32,9 +33,10 @@ WORDS: dict[str, Word] = {
     ),
     "eta_row": Word(
         "η of a row",
-        f"All columns of one row and its label, taken together. {STANDARD_UNITS} Categories count by their indicators. Take "
-        "the combination of these values (of length 1) that the release reveals most: no unbiased estimate of it has an error below 1/η. "
-        "Compare η between rows, not between data sets. For an error in years or kilograms see the single columns.",
+        f"All columns of one row and its label, taken together. {STANDARD_UNITS} Categories count by their indicators. "
+        "Take the combination of these values (of length 1) that the release reveals most: no unbiased estimate of it has an "
+        "error below 1/η. Compare η between rows, not between data sets. For an error in years or kilograms see the single "
+        "columns.",
     ),
     "eta_dataset": Word(
         "η of the data set",
@@ -254,9 +256,9 @@ OF_PEOPLE = {
     "eta_row": Word(
         "η of a person",
         "All columns and labels of all rows of one person, taken together. The attacker knows the rows of everyone else, and "
-        f"how many this person has. {STANDARD_UNITS} Categories count by their indicators. A value that several of these rows have counts as "
-        "one value. Take the combination of these values (of length 1) that the release reveals most: no unbiased estimate of "
-        "it has an error below 1/η. No single row of the person has a larger η.",
+        f"how many this person has. {STANDARD_UNITS} Categories count by their indicators. A value that several of these rows "
+        "have counts as one value. Take the combination of these values (of length 1) that the release reveals most: no "
+        "unbiased estimate of it has an error below 1/η. No single row of the person has a larger η.",
     ),
     "row": Word(
         "person",

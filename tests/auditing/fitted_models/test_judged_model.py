@@ -256,7 +256,9 @@ def test_limits_on_rows_say_their_units(tmp_path: Path) -> None:
     assert standard not in text
     assert "so these units decide which rows are most exposed" in alone.report(tmp_path / "report.html").read_text()
     rule = {"rows": {"max_eta": 40.0}, **PUBLIC}
-    text = fl.audit(given.model, given.X, given.y, 0.5, policy=rule, attacks=False).board(tmp_path / "b.html").read_text()
+    text = (
+        fl.audit(given.model, given.X, given.y, 0.5, policy=rule, attacks=False).board(tmp_path / "b.html").read_text()
+    )
     assert raw not in text
     assert standard in text
 

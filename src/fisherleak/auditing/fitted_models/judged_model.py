@@ -181,7 +181,6 @@ def _membership(policy: Policy, measured: MeasuredEtas) -> JudgedMembership:
         mu=float(mu[worst]) if goes_as_scale else None,
         above=lambda limit: int(np.count_nonzero(~(right <= limit))),
         note=note,
-        by_scale=f"Measured{fixed[1:]}." if (fixed := fixed_scale(leak.noise)) else "",
     )
 
 

@@ -393,7 +393,7 @@ def _check(X: Any, noise: Any, max_eta: float | None, policy: Policy | None) -> 
     if has_own_shape(noise):
         raise InvalidInputError(
             "max_eta cannot be tested with noise whose covariance is data-dependent: etas of rows do not count what the "
-            "covariance reveals. Use isotropic noise, fl.Gaussian(noise.scale), or leave max_eta out."
+            "covariance reveals. Use isotropic noise of a scale that you choose, fl.Gaussian(scale), or leave max_eta out."
         )
 
 

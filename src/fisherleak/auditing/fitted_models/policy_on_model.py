@@ -19,7 +19,7 @@ from fisherleak._support.numbers import number
 from fisherleak.attacks.candidate_values import classifies
 from fisherleak.auditing.fitted_models.summary_of_leakage import categories_of
 from fisherleak.auditing.policy.applied_rules import OF_UNITS, AppliedRules, apply_to_model
-from fisherleak.auditing.policy.disclosed_beside_noise import refuse_scale_of_rows
+from fisherleak.auditing.policy.disclosed_beside_noise import refuse_calibrated_for_model, refuse_scale_of_rows
 from fisherleak.auditing.policy.policy import Policy, policy_of, read_policy
 from fisherleak.auditing.records import Plan
 from fisherleak.engine.fit.minimise import Fit, is_fit, moved_to_minimum, risk_of_fit
@@ -114,11 +114,14 @@ def apply_to_fitted(
     if has_own_shape(leak.noise):
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked with noise whose covariance is data-dependent: the figures of a "
-            "fitted model do not count what the covariance reveals. Use isotropic noise, fl.Gaussian(noise.scale)."
+            "fitted model do not count what the covariance reveals. Use isotropic noise of a scale that you choose, "
+            "fl.Gaussian(scale)."
         )
     told = calibration_of(leak.noise)
     if told is not None and told.by_present_rows:
         refuse_scale_of_rows(policy)
+    if told is not None and told.counted:
+        refuse_calibrated_for_model(policy, told.bounds or {})
     if any(policy.section(name) for name in ABOUT_VALUES):
         few, whose = FEWEST_ROWS + 1, None if people is None else people.of_row
         if not is_fit(model):

@@ -270,9 +270,33 @@ def _refuse_fixed_noise(trained: Trained, plan: Plan, policy: Policy) -> None:
         _refuse_scale(trained, plan, policy)
 
 
+def refuse_calibrated_for_model(policy: Policy, bounds: Json) -> None:
+    """Of a fitted model: refuse noise whose record tells ranges, or whose scale a row's removal may change."""
+    found = _from_rows(bounds)
+    if found:
+        each = ", and so for each of them" * (len(found) > 1)
+        _refuse(
+            policy,
+            NOT_REVEALED,
+            f"the noise was calibrated with ranges of {_listed(found)} that were taken from the rows. Scale and record reveal "
+            "something about the rows at their ends, at any noise. Calibrate it with "
+            f"bounds={{{found[0]!r}: (low, high)}}{each}",
+        )
+    _refuse(
+        policy,
+        [name for name in policy.sections if name != "membership"],
+        "the noise was calibrated, so its scale moves a little with the rows. How likely one row changes it is not computed "
+        "for a fitted model. Use noise of a scale that you choose, fl.Gaussian(scale)",
+    )
+
+
+def _from_rows(bounds: Json) -> list[str]:
+    return [name for name, each in bounds.items() if each["from"] == "rows" and "low" in each]
+
+
 def _refuse_ranges(policy: Policy, bounds: Json) -> None:
     """A range from rows tells about who is at its end. Scale and penalty follow from all ranges, so that all are needed."""
-    found = [name for name, each in bounds.items() if each["from"] == "rows" and "low" in each]
+    found = _from_rows(bounds)
     if found:
         each = ", and so for each of them" * (len(found) > 1)
         _refuse(

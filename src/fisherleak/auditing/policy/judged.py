@@ -246,7 +246,8 @@ def _fixed_scale(audit: Audit) -> str:
 
 def fixed_scale(noise: Noise) -> str:
     """That a rule holds the noise's scale fixed, where a limit decided that; nothing where it was given."""
-    if calibration_of(noise) is None:
+    told = calibration_of(noise)
+    if told is None or not (told.counted or told.by_present_rows):
         return ""
     return "; the noise scale is held fixed, though another value may change it"
 

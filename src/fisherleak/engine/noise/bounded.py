@@ -64,7 +64,7 @@ class Bounded(OneDraw):
         return math.pi * np.eye(size)
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, limit=scale, calibrated=None)
+        return self if scale == self.limit else replace(self, limit=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         u = rng.random((count, size))

@@ -143,6 +143,8 @@ class Gaussian(EqualByShape, OneDraw):
         return np.linalg.inv(np.linalg.cholesky(self.shape))
 
     def rescaled(self, scale: float) -> Self:
+        if scale == self.scale:
+            return self  # which keeps how that scale was found
         kept = None if self.calibrated is None else self.calibrated.at_another_scale()
         return replace(self, scale=scale, calibrated=kept)
 

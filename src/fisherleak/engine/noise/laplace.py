@@ -52,7 +52,7 @@ class Laplace(OneDraw):
         return None
 
     def rescaled(self, scale: float) -> Self:
-        return replace(self, scale=scale, calibrated=None)
+        return self if scale == self.scale else replace(self, scale=scale, calibrated=None)
 
     def draws(self, count: int, size: int, rng: np.random.Generator) -> Vector:
         return np.asarray(rng.laplace(scale=self.scale, size=(count, size)))

@@ -179,8 +179,8 @@ def _refuse_filled(transformer: Estimator, given: Table, table: Table, j: int, n
     if filled and not given.holds_numbers(j):
         raise InvalidInputError(
             f"{type(transformer).__name__} filled {len(filled)} missing value{'s' if len(filled) > 1 else ''} of column "
-            f"'{name}' (first in row {filled[0]}), which holds text: a filled category is nobody's. Leave its imputer out, since "
-            "OneHotEncoder takes missing values as a category, or fill them before."
+            f"'{name}' (first in row {filled[0]}), which holds text: a filled category is nobody's. Leave its imputer out, "
+            "since OneHotEncoder takes missing values as a category, or fill them before."
         )
     if filled:
         raise InvalidInputError(
