@@ -37,7 +37,7 @@ FROM_SYSTEM, KEPT = 2**25, 2**28
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc use freed memory again: to return arrays of megabytes in every step, and to ask for them, takes a fifth of a run."""
+    """Let glibc use freed memory again: to return large arrays in every step, and to ask for them, takes a fifth of a run."""
     import ctypes
 
     with suppress(AttributeError, OSError, TypeError):  # another C library

@@ -219,7 +219,7 @@ class StartingFit:
     @cached_property
     def rounding(self) -> float:
         """A step of this length is nothing but rounding."""
-        return ROUNDING * float(np.linalg.norm(host(self.seen @ self.theta)))
+        return ROUNDING * float(host(self.length(self.theta[None, :]))[0])
 
     def length(self, moves: Array) -> Array:
         """As it is measured, (b,)."""

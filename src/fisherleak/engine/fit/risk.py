@@ -323,11 +323,7 @@ class Risk(TrainingData):
 
     def factor(self, at: Point) -> Factor:
         """The factored Hessian at a point that has one, or its parts."""
-        hessian = at.hessian
-        if hessian is None:
-            assert at.wide is not None
-            hessian = at.wide.whole()
-        return factorise(hessian, self.parameter_names, at.wide)
+        return factorise(at.hessian, self.parameter_names, at.wide)
 
     def stepping(self, at: Point) -> Factor | Triangle | Wide:
         """What steps are taken with: the parts of the Hessian where it was not made, or a triangle of a large one."""
