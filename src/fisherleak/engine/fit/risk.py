@@ -435,9 +435,10 @@ def of_pairs(parts: Any, L: int, p: int, xp: Any) -> Array:
     if len(parts) == 1:
         eye = like(np.eye(L), parts[0], xp)
         return xp.reshape(eye[:, None, :, None] * parts[0][None, :, None, :], (L * p, L * p))
-    lines = []
-    for k in range(L):
-        before = [parts[m][:, (k - m) * p : (k - m + 1) * p].T for m in range(k)]
-        own = parts[k][:, :p]
-        lines.append(xp.concat([*before, 0.5 * (own + own.T), parts[k][:, p:]], axis=1))
-    return xp.concat(lines, axis=0)
+    found = xp.empty((L * p, L * p), dtype=parts[0].dtype, device=device(parts[0]))
+    for k, part in enumerate(parts):
+        here, after, own = slice(k * p, (k + 1) * p), slice((k + 1) * p, L * p), part[:, :p]
+        found[here, here] = 0.5 * (own + own.T)
+        found[here, after] = part[:, p:]
+        found[after, here] = part[:, p:].T
+    return found
