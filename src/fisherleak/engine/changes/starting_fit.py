@@ -188,8 +188,7 @@ class StartingFit:
         """What lengths of moves are measured by, (m, L p)."""
         if self.metric is not None:
             return self.metric
-        xp = namespace(self.inverse)
-        return self.fit.uncentred(xp.eye(self.inverse.shape[0], dtype=self.inverse.dtype, device=device(self.inverse)))
+        return self.fit.uncentring
 
     @cached_property
     def seen_gram(self) -> Array:

@@ -198,7 +198,7 @@ class Jacobian:
         xp = namespace(self.B)
         if is_disclosed(self.noise):
             return like(self.noise.root, self.B, xp) / self.noise.scale
-        moved: Any = self.fit.uncentred(xp.eye(self.B.shape[1], dtype=self.B.dtype, device=device(self.B)))
+        moved: Any = self.fit.uncentring
         if self.folding is not None and covariance_of(self.noise) is None:
             moved = _framed(moved, self.folding.frame, self.fit)
         # W of section 1.2, over the noise's own scale
