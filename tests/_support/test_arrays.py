@@ -12,7 +12,7 @@ import pytest
 
 import fisherleak as fl
 from cases import make
-from fisherleak._support.arrays import MANY, device, host, inverse_of, is_lazy, times
+from fisherleak._support.arrays import MANY, device, host, inverse_of, is_lazy, solver_of, times
 from fisherleak.protection.irfil.irfil_iteration import balance, group_targets
 from fisherleak.rows import memory
 from often import often
@@ -380,6 +380,10 @@ def test_products(size: int) -> None:
     full = rng.standard_normal((size, size))
     np.testing.assert_allclose(times(_arrow(size), matrix), _arrow(size) @ matrix, atol=1e-13)
     np.testing.assert_array_equal(times(full, matrix), full @ matrix)
+    first = np.eye(size, size + 3)  # the first lines of a matrix, without a copy
+    tall = rng.standard_normal((size + 3, 7))
+    np.testing.assert_array_equal(times(first, tall), tall[:size])
+    assert np.shares_memory(times(first, tall), tall) == (size >= MANY)
 
 
 @pytest.mark.parametrize("size", [5, MANY])
@@ -391,3 +395,6 @@ def test_inverses(size: int) -> None:
     hollow[2, 2] = 0.0
     with pytest.raises(np.linalg.LinAlgError):
         inverse_of(hollow)
+    for matrix in (_arrow(size), _arrow(size).T, full):
+        columns = np.random.default_rng(3).standard_normal((size, 4))
+        np.testing.assert_allclose(matrix @ solver_of(matrix)(columns), columns, atol=1e-9)

@@ -399,3 +399,17 @@ def test_an_interrupt_in_the_first_second(seconds: float) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err.lstrip()) == (2, SENTENCE)  # older parsers end the line first
+
+
+def test_commands_run_with_a_c_library_that_keeps_no_memory_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+
+    class Allocator:
+        def mallopt(self, option: int, value: int) -> None:
+            told.append((option, value))
+
+    monkeypatch.setattr("ctypes.CDLL", lambda _: Allocator())
+    assert main(["--version"]) == 0
+    assert [option for option, _ in told] == [-3, -1]
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    assert main(["--version"]) == 0

@@ -18,7 +18,7 @@ import array_api_compat
 import numpy as np
 import scipy.special
 from numpy.typing import NDArray
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import bandwidth, get_lapack_funcs, solve_triangular
 
 from fisherleak._support.namespaces import Array as Array
 from fisherleak._support.namespaces import Namespace as Namespace
@@ -301,8 +301,8 @@ def by_entries(few: Array) -> Callable[[Array], Array]:
     entries: Any = few
     if is_numpy(few) and few.shape[0] >= MANY:
         count = np.count_nonzero(few)
-        if count == few.shape[0] == few.shape[1] and np.all(np.diagonal(few) == 1):
-            return lambda matrix: matrix
+        if count == few.shape[0] <= few.shape[1] and np.all(np.diagonal(few) == 1):
+            return lambda matrix: matrix[: few.shape[0]]
         if count <= FEW * few.size:
             from scipy.sparse import csr_array
 
@@ -318,11 +318,19 @@ def by_entries(few: Array) -> Callable[[Array], Array]:
 
 def inverse_of(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """The inverse of a matrix of full rank; by substitution where it is lower triangular."""
-    if matrix.shape[0] < MANY or np.triu(matrix, 1).any():
+    if matrix.shape[0] < MANY or bandwidth(matrix)[1]:
         return np.asarray(np.linalg.inv(matrix))
     from scipy.linalg.lapack import dtrtri
 
     found: tuple[Any, int] = dtrtri(matrix, lower=1)
     if found[1]:
         raise np.linalg.LinAlgError("Singular matrix")
-    return np.asarray(np.tril(found[0]))
+    return np.asarray(found[0])  # zero above the diagonal, as it was
+
+
+def solver_of(matrix: NDArray[np.float64]) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Products of columns with the inverse of a matrix of full rank; by substitution where it is triangular."""
+    below, above = bandwidth(matrix)
+    if below and above:
+        return lambda columns: np.asarray(np.linalg.solve(matrix, columns))
+    return lambda columns: np.asarray(solve_triangular(matrix, columns, lower=bool(below)))

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fisherleak._support.arrays import Array, as_array, by_entries, host, inverse_of, like, namespace, normal_cdf
+from fisherleak._support.arrays import Array, as_array, by_entries, host, like, namespace, normal_cdf, solver_of
 from fisherleak._support.namespaces import Estimator, Namespace, Seed, TableLike, Vector, VectorLike
 from fisherleak.attacks.base import GUESSES_AT_ONCE, Attacker, Outcome, aimed, outcome_of, part_right
 from fisherleak.attacks.candidates import Candidates
@@ -347,8 +347,8 @@ class _Seen:
     @cached_property
     def through(self) -> Array:
         """Each move times the inverse of the root, from the right."""
-        xp = namespace(self.stacked)
-        return _each(by_entries(like(inverse_of(self.whole).T, self.stacked, xp)), self.stacked)
+        xp, solve = namespace(self.stacked), solver_of(np.asarray(self.whole).T)
+        return _each(lambda moves: like(solve(host(moves)), self.stacked, xp), self.stacked)
 
     def of(self, moves: Array) -> Array:
         return _each(self.root, moves)

@@ -329,4 +329,4 @@ class Audit(Pickled):
 
     def leakage_rows(self) -> Iterator[LeakageRows]:
         """Every training row with its etas at the audit's noise, some rows at a time."""
-        return leakage_rows(self.trained, self.rows.eta, self.unit_scale, self.membership.mu)
+        return leakage_rows(self.trained, self.rows, self.unit_scale, self.membership.mu)

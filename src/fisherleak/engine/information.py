@@ -363,7 +363,9 @@ def certain_norm(J: NDArray[np.float64], norm: float, error: float) -> float:
     G = J.T @ J if J.shape[1] <= J.shape[0] else J @ J.T
     margin: float = max(error, G.shape[0] ** 2 * float(np.finfo(float).eps))
     try:
-        np.linalg.cholesky((norm * (1.0 + margin)) ** 2 * np.eye(G.shape[0]) - G)
+        G *= -1.0
+        G[np.diag_indices_from(G)] += (norm * (1.0 + margin)) ** 2
+        np.linalg.cholesky(G)
     except np.linalg.LinAlgError:
         return float(np.linalg.norm(J, 2)) * (1.0 + error)
     return norm * (1.0 + margin)

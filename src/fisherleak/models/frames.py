@@ -50,7 +50,7 @@ class Table:
         """One column as a NumPy array: float64 where it is numeric, else its own values."""
         if not self.is_frame:
             return host(self.values[:, position])
-        series = self._frame[:, position]
+        series = self._frame.get_column(self._columns[position])
         values = series.to_numpy()
         return values.astype(np.float64) if series.dtype.is_numeric() else np.asarray(values)
 
@@ -70,6 +70,11 @@ class Table:
     def _frame(self) -> Any:
         """A frame in memory, wrapped once: its names are checked for each time, which is slow where there are many."""
         return nw.from_native(self.values, eager_only=True)
+
+    @cached_property
+    def _columns(self) -> list[Any]:
+        """The columns of a frame in memory, by which it gives one far sooner than by its place."""
+        return list(self._frame.columns)
 
     @cached_property
     def _kinds(self) -> tuple[Any, ...]:

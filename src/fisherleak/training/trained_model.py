@@ -248,7 +248,7 @@ class Trained:
         nothing: Any = np.empty((0, int(self.design.X.shape[1])))
         known = one_release(measurement(self.leak).information)
         fit: Any = replace(self.fit, sample_weight=None)
-        return replace(known, fit=fit, X=nothing, y=nothing[:, 0])
+        return known.of_rows(fit, nothing, nothing[:, 0])
 
     @property
     def outputs(self) -> int:
@@ -276,7 +276,7 @@ class MeasuredRows:
     @property
     def leak(self) -> Leakage:
         fit: Any = replace(self.model.fit, sample_weight=self.weights)
-        jacobian = replace(self.model, fit=fit, X=self.X, y=self.y)
+        jacobian = self.model.of_rows(fit, self.X, self.y)
         absent = absent_in(self.model.attributes, np.asarray(self.X))
         return Leakage(information_of(jacobian), self.noise, as_table(self.X), _absent=absent)
 

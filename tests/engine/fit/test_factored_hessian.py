@@ -26,6 +26,8 @@ def test_the_inverse_from_the_rows_is_the_inverse(intercept: bool) -> None:
     np.testing.assert_allclose(wide.core, dense.core, atol=1e-10 * np.abs(dense.core).max())
     assert wide.condition == pytest.approx(dense.condition, rel=1e-8)
     np.testing.assert_allclose(wide.inverse() @ H, np.eye(260), atol=1e-6)
+    made = factorise(None, names, Wide(roots, penalty, intercept))  # without H, which it makes
+    np.testing.assert_allclose(made.core, wide.core, atol=1e-12 * np.abs(wide.core).max())
     parts = Wide(roots, penalty, intercept)
     np.testing.assert_allclose(parts.whole(), H, rtol=1e-12, atol=1e-12 * np.abs(H).max())
     vector = rng.standard_normal(260)

@@ -282,24 +282,28 @@ def worst_rows(trained: Trained, rows: RowFigures, rms: Any = None) -> Worst:
     )
 
 
-def leakage_rows(trained: Trained, eta: Any, scale: float, mu: Any = None) -> Iterator[LeakageRows]:
+def leakage_rows(trained: Trained, rows: RowFigures, scale: float, mu: Any = None) -> Iterator[LeakageRows]:
     """All training rows, some at a time, from their etas (and mu) at scale 1 to those at a scale in standard units.
 
-    Where rows belong to people, ``eta`` and ``mu`` are those of the people.
+    Where rows belong to people, the etas of ``rows`` and ``mu`` are those of the people.
     """
-    design, label, people = trained.design, trained.leak.per_label(), trained.design.people
+    design, eta, people = trained.design, rows.eta, trained.design.people
+    known = rows.sample.cells if people is None and rows.sample.is_all(design) else None
+    label = trained.leak.per_label() if known is None else known[:, -1]
     whose = None if people is None else people.names[people.of_row]
     joint = None if people is None else eta[people.of_row] / scale
     eta = eta if people is None else trained.leak.per_example()
     mu = mu if people is None or mu is None else mu[people.of_row]
-    arrays = (design.rows, design.ids, whose, joint, eta, label, mu, *(() if design.lazy else trained.arrays))
+    cells, data = (None, trained.arrays) if known is None else (known[:, :-1], ())
+    arrays = (design.rows, design.ids, whose, joint, eta, label, mu, cells, *(() if design.lazy else data))
     blocks = each_block(arrays, trained.block)
-    for _, (numbers, ids, who, theirs, own, of_label, membership, *data) in track(
+    for _, (numbers, ids, who, theirs, own, of_label, membership, found, *some) in track(
         blocks, blocks_of(eta, trained.block), "Writing"
     ):
-        cells = own_units(design.features, trained.measured(*data).cells()) / scale if data else None
+        found = trained.measured(*some).cells() if some else found
+        found = None if found is None else own_units(design.features, found) / scale
         told = None if membership is None else membership / scale
-        yield LeakageRows(numbers, ids, own / scale, cells, of_label / scale / design.target.unit, who, theirs, told)
+        yield LeakageRows(numbers, ids, own / scale, found, of_label / scale / design.target.unit, who, theirs, told)
 
 
 def names_of(design: Design, rows: NDArray[np.int64]) -> dict[int, tuple[int, str | None]]:

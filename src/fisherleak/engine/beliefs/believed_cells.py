@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, is_lazy, like, namespace, times
+from fisherleak._support.arrays import Array, by_entries, host, is_lazy, like, namespace
 from fisherleak._support.namespaces import Sums, Vector
 from fisherleak.engine.beliefs.moving_noise import KINKS, Cells, MovingNoise, Solved
 from fisherleak.engine.fit.risk import with_constant
@@ -290,11 +290,13 @@ def cell_maker(
     theta, B = (np.asarray(host(each)) for each in (jacobian.theta, jacobian.B))
     inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
     # E has few entries, and the inverse is symmetric
-    turned, BE, w = times(E.T, inverse).T, times(E.T, B.T).T, E.T @ theta
-    steep, _, furthest = _steepness(jacobian, turned)
+    along_E = by_entries(E.T)
+    turned, BE, w = along_E(inverse).T, along_E(B.T).T, E.T @ theta
+    steep, _, furthest = _steepness(jacobian, inverse, turned)
     P22 = steep.form(turned.T)
     M22, G22 = (E * turned).sum(axis=0), (BE**2).sum(axis=0)
     intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
+    directed = None if noise is None else (noise, E)  # E is as large as the Hessian, and kept for this alone
 
     def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells, Moving | None]:
         X, y = np.asarray(host(X), dtype=np.float64), np.asarray(host(y), dtype=np.float64)
@@ -304,14 +306,14 @@ def cell_maker(
         bent = steep.times(u)
         one = np.ones(len(y)) if omega is None else omega
         row: list[Any] = [each[:, None] for each in (x @ theta, y, one)]
-        pairs: list[Any] = [((u * x).sum(axis=1), u @ E, M22), ((seen**2).sum(axis=1), seen @ BE, G22)]
+        pairs: list[Any] = [((u * x).sum(axis=1), along_E(u.T).T, M22), ((seen**2).sum(axis=1), seen @ BE, G22)]
         pairs.append(((bent * u).sum(axis=1), bent @ turned, P22))
         numbers = [part for a, b, c in pairs for part in (a[:, None], b, c[None, :])]
         moved = folded(folding, fit, X, omega, columns, along)
         every: list[Any] = [*row, w[None, :], *numbers, furthest[None, :], *moved]
         alone = [part for a, _, _ in pairs for part in (a[:, None], np.zeros((1, 1)), np.zeros((1, 1)))]
         labels: list[Any] = [*row, np.zeros((1, 1)), *alone]
-        moving = None if noise is None else (noise, noise.cells(x, E, one, moved))
+        moving = None if directed is None else (directed[0], directed[0].cells(x, directed[1], one, moved))
         return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels), moving
 
     return block
@@ -342,8 +344,8 @@ class _Steepness:
         return float(np.linalg.eigvalsh(root.T @ self.whole @ root)[-1])
 
 
-def _steepness(jacobian: Jacobian, directed: Vector) -> tuple[_Steepness, float, Vector]:
-    """P, the largest leverage, and the largest move of a score along each H^-1 e (p, k).
+def _steepness(jacobian: Jacobian, known: Vector, directed: Vector) -> tuple[_Steepness, float, Vector]:
+    """P, the largest leverage, and the largest move of a score along each H^-1 e (p, k); H^-1 is known.
 
     Zeros where nothing but the gradient is released, or where the Hessian does not change.
     """
@@ -351,9 +353,8 @@ def _steepness(jacobian: Jacobian, directed: Vector) -> tuple[_Steepness, float,
     p = int(jacobian.theta.shape[0])
     if fit.loss.quadratic or jacobian.gradient:
         return _Steepness(None, np.zeros((0, p))), 0.0, np.zeros(directed.shape[1])
-    inverse = fit.factor.inverse()
-    xp = namespace(inverse)
-    turned = like(directed, inverse, xp)
+    xp = namespace(jacobian.theta)
+    inverse, turned = (like(each, jacobian.theta, xp) for each in (known, directed))
 
     def parts(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array, Array]:
         rows = model.rows(X, y, weights)
@@ -383,8 +384,9 @@ def shared_of(jacobian: Jacobian) -> Shared:
     loss = jacobian.fit.loss
     if loss.quadratic or jacobian.gradient:
         return Shared(loss, slope=1.0)
-    steep, tallest, _ = _steepness(jacobian, np.zeros((int(jacobian.theta.shape[0]), 0)))
-    inverse, metric = (np.asarray(host(each)) for each in (jacobian.fit.factor.inverse(), jacobian.metric))
+    inverse = np.asarray(host(jacobian.fit.factor.inverse()))
+    steep, tallest, _ = _steepness(jacobian, inverse, np.zeros((len(inverse), 0)))
+    metric = np.asarray(host(jacobian.metric))
     steepness = float(np.sqrt(max(steep.steepest(inverse), 0.0)))
     by_products = top_of_factors(metric, lambda sums: sums[0])
     top = None if by_products is None else by_products((inverse,))

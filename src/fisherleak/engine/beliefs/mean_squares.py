@@ -195,7 +195,7 @@ def _by_poles(
     for k in range(0, own.size, step):
         part = slice(k, k + step)
         t = start[close][part, None] + own[part, None] * nodes[0][part]
-        these = tuple(Cells(*(value[part] for value in vars(each).values())) for each in some)
+        these = tuple(each.part(part) for each in some)
         found[close[0][part], close[1][part]] = (at(these, t) * nodes[1][part]).sum(axis=1)
     return found
 
@@ -277,11 +277,14 @@ def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector, known: _CellNum
     cells, start, _, moving = known.cells(X, y, weights)
     i, k = np.nonzero(np.isinf(squares[np.ix_(rows, asked)]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
     some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
-    where = np.broadcast_to(places, (i.size, places.size))
-    moving = None if moving is None else (moving[0], moving[1].take((i, k), start.shape))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        t = start[i, k][:, None] + beliefs.spreads[asked][k][:, None] * where
-        found = at_offsets(shared, some, t, moving=moving)
+    own = None if moving is None else moving[1].take((i, k), start.shape)
+    found = np.empty((i.size, places.size))
+    for first in range(0, i.size, NEAREST):
+        part = slice(first, first + NEAREST)
+        t = start[i[part], k[part]][:, None] + beliefs.spreads[asked][k[part]][:, None] * places
+        these = None if moving is None or own is None else (moving[0], own.part(part))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found[part] = at_offsets(shared, some.part(part), t, moving=these)
     found = np.where(np.isnan(found), np.inf, found)
     open_ = np.isinf(found)
     order = np.argsort(open_.sum(axis=1), kind="stable")

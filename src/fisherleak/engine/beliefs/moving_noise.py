@@ -55,6 +55,10 @@ class Cells:
         """Some of them, with an axis for nodes behind."""
         return Cells(*(np.broadcast_to(getattr(self, f.name), shape)[chosen][:, None] for f in fields(self)))
 
+    def part(self, some: slice) -> Cells:
+        """A part of cells that were taken."""
+        return Cells(*(getattr(self, f.name)[some] for f in fields(self)))
+
     @property
     def of_rows(self) -> Cells:
         """Of the rows alone, for moves that have no direction: (b, 1)."""

@@ -202,9 +202,10 @@ class Paths:
     def _seen(self) -> tuple[Vector, Vector, Vector]:
         r"""R, U^T m and \|m\|^2 - \|U^T m\|^2 of each direction: U R is the metric in the span, m that of e_perp."""
         assert self.span is not None
-        U, R = np.linalg.qr(self._metric @ (self.span.basis / self.span.root[:, None]))
+        metric = np.asarray(host(self.jacobian.metric))  # as large as the Hessian, and not kept
+        U, R = np.linalg.qr(metric @ (self.span.basis / self.span.root[:, None]))
         # in its own order once, which products by entries ask for
-        metric, parts, start = np.ascontiguousarray(self._metric.T), [], 0
+        metric, parts, start = np.ascontiguousarray(metric.T), [], 0
         for some in self._some():
             within, length = (each[start : start + len(some)] for each in self._outside)
             start, far = start + len(some), np.where(length > 0, length, 1.0)[:, None]

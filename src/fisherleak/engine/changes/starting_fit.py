@@ -188,8 +188,7 @@ class StartingFit:
         """What lengths of moves are measured by, (m, L p)."""
         if self.metric is not None:
             return self.metric
-        xp = namespace(self.inverse)
-        return self.fit.uncentred(xp.eye(self.inverse.shape[0], dtype=self.inverse.dtype, device=device(self.inverse)))
+        return self.fit.uncentring
 
     @cached_property
     def seen_gram(self) -> Array:
@@ -219,7 +218,7 @@ class StartingFit:
     @cached_property
     def rounding(self) -> float:
         """A step of this length is nothing but rounding."""
-        return ROUNDING * float(np.linalg.norm(host(self.seen @ self.theta)))
+        return ROUNDING * float(host(self.length(self.theta[None, :]))[0])
 
     def length(self, moves: Array) -> Array:
         """As it is measured, (b,)."""

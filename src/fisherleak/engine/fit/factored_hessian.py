@@ -172,19 +172,21 @@ class Wide:
     def inverse(self) -> Array | None:
         """H^-1, (p, p), or None where rounding leaves none."""
         xp = namespace(self.roots)
-        over, _, S, Vt = self._parts
-        root = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt
-        K = with_diagonal(-(root.T @ root), xp.ones_like(over))
-        K *= over[:, None]
-        K *= over[None, :]
-        if not self.intercept:
-            return K
         if not self.is_regular:
             return None
-        g, s = self._border
-        top = xp.concat([K + g[:, None] * (g / s)[None, :], -(g / s)[:, None]], axis=1)
-        last = xp.concat([-(g / s), xp.reshape(1.0 / s, (1,))])
-        return xp.concat([top, last[None, :]], axis=0)
+        over, _, S, Vt = self._parts
+        root, one = (S / xp.sqrt(1.0 + S**2))[:, None] * Vt, xp.ones_like(over)
+        if self.intercept:  # a line of zeros, to which the border is added in place
+            root = xp.concat([root, xp.zeros_like(root[:, :1])], axis=1)
+            over, one = xp.concat([over, one[:1]]), xp.concat([one, 0.0 * one[:1]])
+        K = with_diagonal(-root.T @ root, one)
+        K *= over[:, None]
+        K *= over[None, :]
+        if self.intercept:
+            g, s = self._border
+            border = xp.concat([g, -xp.ones_like(g[:1])])
+            K += border[:, None] * (border / s)[None, :]
+        return K
 
 
 def with_diagonal(matrix: Array, diagonal: Array) -> Array:
@@ -202,10 +204,13 @@ def gram(rows: Array, weights: Array, xp: Namespace) -> Array:
     return scaled.T @ scaled
 
 
-def factorise(hessian: Array, names: Sequence[str], wide: Wide | None = None) -> Factor:
-    """Factor H, or refuse it with its rank and the columns that are collinear; by its parts where it is of few rows."""
-    xp = namespace(hessian)
-    scale, scaled = _scaled(hessian, names)
+def factorise(hessian: Array | None, names: Sequence[str], wide: Wide | None = None) -> Factor:
+    """Factor H, or refuse it with its rank and the columns that are collinear; by its parts where it is of few rows.
+
+    H may be None where its parts are given: it is then made, and kept no longer than it is needed.
+    """
+    scale, scaled = _scaled(hessian if wide is None or hessian is not None else wide.whole(), names)
+    xp = namespace(scaled)
     core = cholesky_inverse(scaled, xp) if wide is None else wide.scaled(scale).inverse()
     if core is None:
         raise SingularHessianError(_diagnosis(host(scaled), names))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.arrays import Array, host, like, namespace
+from fisherleak._support.arrays import Array, device, host, like, namespace
 from fisherleak._support.checks import check_positive, column_names
 from fisherleak._support.notebook import panel
 from fisherleak._support.pickles import Pickled
@@ -173,6 +173,17 @@ class Fit(Pickled):
         if self.centre is not None:
             last = last - (self.centre[None, :] @ whole[:, :d, :])[:, 0, :]
         return xp.concat([flat, last], axis=0)
+
+    @property
+    def uncentring(self) -> Array:
+        """The matrix that ``uncentred`` multiplies by, (K p, L p)."""
+        theta = self.centred_theta
+        xp, size = namespace(theta), int(theta.shape[0])
+        found = xp.eye(size, dtype=theta.dtype, device=device(theta))
+        if self.frame is not None or self.intercept is None or self.centre is None or self.loss.several:
+            return self.uncentred(found)
+        found[-1, :-1] = -self.centre  # in place: it may be as large as the Hessian of many columns
+        return found
 
 
 def is_fit(model: object) -> TypeIs[Fit]:

@@ -323,11 +323,7 @@ class Risk(TrainingData):
 
     def factor(self, at: Point) -> Factor:
         """The factored Hessian at a point that has one, or its parts."""
-        hessian = at.hessian
-        if hessian is None:
-            assert at.wide is not None
-            hessian = at.wide.whole()
-        return factorise(hessian, self.parameter_names, at.wide)
+        return factorise(at.hessian, self.parameter_names, at.wide)
 
     def stepping(self, at: Point) -> Factor | Triangle | Wide:
         """What steps are taken with: the parts of the Hessian where it was not made, or a triangle of a large one."""
@@ -439,9 +435,10 @@ def of_pairs(parts: Any, L: int, p: int, xp: Any) -> Array:
     if len(parts) == 1:
         eye = like(np.eye(L), parts[0], xp)
         return xp.reshape(eye[:, None, :, None] * parts[0][None, :, None, :], (L * p, L * p))
-    lines = []
-    for k in range(L):
-        before = [parts[m][:, (k - m) * p : (k - m + 1) * p].T for m in range(k)]
-        own = parts[k][:, :p]
-        lines.append(xp.concat([*before, 0.5 * (own + own.T), parts[k][:, p:]], axis=1))
-    return xp.concat(lines, axis=0)
+    found = xp.empty((L * p, L * p), dtype=parts[0].dtype, device=device(parts[0]))
+    for k, part in enumerate(parts):
+        here, after, own = slice(k * p, (k + 1) * p), slice((k + 1) * p, L * p), part[:, :p]
+        found[here, here] = 0.5 * (own + own.T)
+        found[here, after] = part[:, p:]
+        found[after, here] = part[:, p:].T
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from fisherleak._support.arrays import Array, device, like, namespace, times
@@ -178,13 +179,26 @@ class Jacobian:
         """Whether an interface has told of the parameters, in place of a release with noise."""
         return is_disclosed(self.noise)
 
+    @cached_property
+    def products(self) -> Array:
+        """S = B^T B by outputs, (L, p, L, p): what norms of several outputs need."""
+        sizes = (self.outputs, self.width)
+        return namespace(self.B).reshape(self.B.T @ self.B, (*sizes, *sizes))
+
+    def of_rows(self, fit: Fit, X: Array, y: Array) -> Jacobian:
+        """The same release with other rows; what does not depend on them is not made again."""
+        found = replace(self, fit=fit, X=X, y=y)
+        if self.several:
+            vars(found)["products"] = self.products
+        return found
+
     @property
     def metric(self) -> Array:
         """How the noise sees a move of the parameters for rows as they are centred: B H, (released parameters, L p)."""
         xp = namespace(self.B)
         if is_disclosed(self.noise):
             return like(self.noise.root, self.B, xp) / self.noise.scale
-        moved: Any = self.fit.uncentred(xp.eye(self.B.shape[1], dtype=self.B.dtype, device=device(self.B)))
+        moved: Any = self.fit.uncentring
         if self.folding is not None and covariance_of(self.noise) is None:
             moved = _framed(moved, self.folding.frame, self.fit)
         # W of section 1.2, over the noise's own scale

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +28,9 @@ COMPILED_FROM = 2**20
 """Values in the features of all rows from which compiled kernels pay: 0.5 s of 1.7 s at 20,000 x 30 of three classes."""
 BLOCKS, ACCELERATOR_BLOCKS = 2, 8
 """Values of the small matrices and their parts at a time, in blocks of the usual size, here and on a GPU."""
+TOGETHER, MOST_BLOCKS = 16, 32
+"""Rows with large matrices that are taken together, as long as they fit into so many blocks: what they share, which may be
+larger than their own, is read once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,8 @@ class SeveralOutputs(TableInformation):
 
     def grams(self, attributes: Sequence[Attribute], label: bool) -> tuple[Callable[..., tuple[Array, Array]], int]:
         """From a block of rows of one release to their J_i^T J_i and the size of its terms; the values that a row takes."""
-        make, values = _grams(self._alone, self._middles[0], [attributes], label)
+        make, values = _grams(self._alone, [attributes], label)
         return lambda *rows: next(make(*rows)), values
-
-    @cached_property
-    def _middles(self) -> list[Array]:
-        """S = B^T B by outputs, (L, p, L, p), of each release."""
-        return [namespace(J.B).reshape(J.B.T @ J.B, (J.outputs, J.width, J.outputs, J.width)) for J in self._every]
 
     def _curved(self, attributes: Sequence[Attribute]) -> bool:
         """Whether one of them has a derivative of its own for every row."""
@@ -130,7 +127,7 @@ class SeveralOutputs(TableInformation):
         """
         B, compiled = self._every[0].B, pays_for_loading(self._every[0].X, COMPILED_FROM)
         xp = namespace(B)
-        makers = [_grams(J, S, sets, label) for J, S in zip(self._every, self._middles, strict=True)]
+        makers = [_grams(J, sets, label) for J in self._every]
         writers = [StackedRows.of(self._every, attributes, label)[1] for attributes in sets]
         named = [[J.named(attributes) for J in self._every] for attributes in sets]
         arrays = [J.arrays for J in self._every]
@@ -157,7 +154,7 @@ class SeveralOutputs(TableInformation):
         """Squares of the norms of attributes of one direction, (n, m)."""
         J = self._alone
         xp = namespace(J.B)
-        parts = GramParts.of(J, self._middles[0], attributes, diagonal=True)
+        parts = GramParts.of(J, self._alone.products, attributes, diagonal=True)
         B, V, directions = J.B, J.slopes, J.map(attributes).after(identity(J.width, J.B))
         there = gaps_of(attributes, B)
 
@@ -189,7 +186,7 @@ class SeveralOutputs(TableInformation):
 
 
 def _grams(
-    J: Jacobian, S: Array, sets: Sequence[Sequence[Attribute]], label: bool
+    J: Jacobian, sets: Sequence[Sequence[Attribute]], label: bool
 ) -> tuple[Callable[..., Iterator[tuple[Array, Array]]], int]:
     """A function from a block of rows to its J_i^T J_i and the size of their terms, and how many values a row takes.
 
@@ -199,7 +196,7 @@ def _grams(
     every: list[tuple[GramParts, Callable[[Array], Array] | None]] = []
     for own in map(J.named, sets):
         lengths = every[0][0].lengths if every else None
-        every.append((GramParts.of(J, S, own, lengths=lengths), gaps_of(own, J.B)))
+        every.append((GramParts.of(J, J.products, own, lengths=lengths), gaps_of(own, J.B)))
     q = int(label) * J.label_size
 
     def block(X: Array, y: Array, weights: Array | None) -> Iterator[tuple[Array, Array]]:
@@ -220,7 +217,8 @@ def _grams(
 def _most(values: int, reference: Array) -> int:
     """Rows of a block that hold as many values as usual, with so many for each row."""
     blocks = ACCELERATOR_BLOCKS if on_accelerator(reference) else BLOCKS
-    return max(1, blocks * block_elements(reference) // max(values, 1))
+    usual, values = block_elements(reference), max(values, 1)
+    return max(1, blocks * usual // values, min(TOGETHER, MOST_BLOCKS * usual // values))
 
 
 def _written_product(jacobians: Sequence[Jacobian], attributes: Sequence[Attribute], label: bool) -> Product:
