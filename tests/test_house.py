@@ -28,6 +28,7 @@ TOPICS = {
     "attacks/test_any_noise.py": "noise that is not Gaussian",
     "attacks/test_beliefs.py": "a prior for each row",
     "attacks_on_us/test_bounds_of_mechanisms.py": "values that the best attacker learns, for every mechanism",
+    "attacks_on_us/test_tied_values.py": "values that tie at a range, a quantile or a median, moved to both sides",
     "attacks_on_us/test_choice.py": "which candidate of a frontier is released",
     "leakage/test_epsilon.py": "epsilon, delta and the trade-off curve of rows and people",
     "attacks_on_us/test_gate_fitted_models.py": "codes, edges of encoders, imputers of other rows, and what a solver leaves",

@@ -151,6 +151,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         "training/test_people.py",
         "attacks_on_us/test_odd_cells.py",
     ),
+    "engine/norms/two_sided.py": ("attacks_on_us/test_tied_values.py",),
     "engine/norms/tied_cells.py": (
         "attacks_on_us/test_people_of_several_rows.py",
         "training/test_people.py",

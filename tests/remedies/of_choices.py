@@ -137,7 +137,7 @@ OF_CHOICES: list[Remedy] = [
         {"over='max'": lambda: shaped(LAZY, shape="least-loss")},
     ),
     Remedy(
-        "groups are {len(groups)}, whose matrices with {size} parameters would take",
+        "are {len(groups)}, whose matrices with {size} parameters would take",
         shaped,
         {
             "shape": "least-loss",

@@ -19,7 +19,7 @@ from sklearn.linear_model import (
 )
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 import fisherleak as fl
 from remedies.of_data import GAPPED
@@ -27,6 +27,8 @@ from remedies.of_models import NOISE, RIDGE, C, K, X, Y, fitted, measured
 from remedies.table import Remedy
 
 TABLE_OF_NUMBERS = X
+FEW = np.column_stack([X, np.arange(len(X)) % 9 == 0]) * 1.0
+"""The same beside a column that most rows have one value of."""
 TWO = np.column_stack([Y, -Y + X[:, 0]])
 SIGNS = np.eye(3, dtype=int)[K]
 TIGHT: dict[str, Any] = {"tol": 1e-10, "max_iter": 10_000}
@@ -310,5 +312,19 @@ OF_ESTIMATORS: list[Remedy] = [
         ),
         {"X": X},
         {"Pass the table it was fitted on": {"X": 2 * X}},
+    ),
+    Remedy(
+        "the quantiles that it takes are equal. Use StandardScaler for this column",
+        lambda scaler, **options: measured(make_pipeline(scaler, Ridge()).fit(FEW, Y), FEW, **options),
+        {"scaler": RobustScaler(), "public": "nothing"},
+        {"Use StandardScaler for this column": {"scaler": StandardScaler(), "public": "nothing"}},
+    ),
+    Remedy(
+        "so the information about them is no single matrix",
+        lambda ask=lambda leak: leak.fim(rows=[0]), public="nothing": ask(
+            measured(make_pipeline(MinMaxScaler(), Ridge()).fit(FEW, Y), FEW, public=public)
+        ),
+        {},
+        {"ask for etas": {"ask": lambda leak: (leak.per_cell(), leak.per_example(), leak.of([0, 1]))}},
     ),
 ]

@@ -113,6 +113,9 @@ class Information(Protocol):
     def scaled(self, factor: float) -> Self:
         """J times a factor."""
 
+    def two_sided(self, attributes: Sequence[Attribute]) -> bool:
+        """Whether values of some attributes tie at what preprocessing learned: norms of sets are bounds then."""
+
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         """||J_i|| over the given attributes (and the label), for every example: (n,)."""
 
@@ -201,6 +204,9 @@ class TableInformation:
 
     def scaled(self, factor: float) -> Self:
         return replace(self, releases=tuple(replace(r, jacobian=r.jacobian.scaled(factor)) for r in self.releases))
+
+    def two_sided(self, attributes: Sequence[Attribute]) -> bool:
+        return False
 
     def set_norm(self: Information, attributes: Sequence[Attribute], label: bool, rows: Array | None) -> float:
         return norm_by_product(self, attributes, label, rows)

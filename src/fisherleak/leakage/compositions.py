@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, as_real, host, like, namespace
-from fisherleak.engine.information import Release
+from fisherleak.engine.information import Information, Release
 from fisherleak.engine.jacobian import Jacobian
 from fisherleak.engine.jacobian.perturbation import Attribute, Encoding, common_coordinates
 from fisherleak.engine.losses.loss import Derivative, Loss
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import information_together
-from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.leakage.leakage import Leakage, is_leakage
 from fisherleak.leakage.measurement import Measurement, measurement
@@ -242,7 +241,7 @@ def with_label_unit(loss: Loss, factor: float) -> Loss:
     return replace(loss, c=c, traits=traits, label_unit=factor * loss.label_unit)
 
 
-def _of_several_outputs(leakages: Sequence[Leakage]) -> SeveralOutputs:
+def _of_several_outputs(leakages: Sequence[Leakage]) -> Information:
     """The information of all of them, whose labels are in the unit of the first release's."""
     releases: list[Release] = []
     for leakage in leakages:
@@ -251,7 +250,7 @@ def _of_several_outputs(leakages: Sequence[Leakage]) -> SeveralOutputs:
         if not scaled.several:
             refuse_mixture()
         releases += scaled.releases
-    return SeveralOutputs(tuple(_in_unit(releases[0], each) for each in releases))
+    return information_together([_in_unit(releases[0], each) for each in releases])
 
 
 def refuse_mixture() -> NoReturn:

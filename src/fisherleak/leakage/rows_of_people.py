@@ -95,7 +95,12 @@ def columns_of_people(leakage: Any) -> Array:
 def norms_of_columns(leakage: Any, sets: Sequence[Rows], absent: Any = None) -> Vector:
     """The same at noise of scale 1, for any sets of rows; NaN where all of a set's cells are ``absent``."""
     information = measurement(leakage).information
-    found = column_norms_of_people(people_cells(information, information.attributes, True), sets)
+    every = information.attributes
+    if information.two_sided(every):
+        alone = [norms_of_people(information, sets, [attribute], False) for attribute in every]
+        found = np.column_stack([*alone, norms_of_people(information, sets, (), True)])
+    else:
+        found = column_norms_of_people(people_cells(information, every, True), sets)
     if absent is not None:
         gone = np.pad(np.asarray(host(absent)), ((0, 0), (0, 1)))
         found[np.stack([gone[rows].all(axis=0) for rows in sets])] = np.nan
@@ -111,8 +116,14 @@ def jointly_of_people(leakage: Any, joint: Vector, columns: Vector, sets: Sequen
     known, found = measurement(leakage), np.concatenate([joint, columns])
     if all(rows.size < 2 for rows in sets):
         return found
-    cells = people_cells(known.information, known.information.attributes, True)
-    tied = joint_norms_of_people(cells, sets, groups, joint.size)[:-1] / known.scale
+    every = known.information.attributes
+    alone = [not known.information.two_sided([attribute]) for attribute in every]
+    cells = people_cells(known.information, [a for a, own in zip(every, alone, strict=True) if own], True)
+    own = joint_norms_of_people(cells, sets, groups, joint.size)[:-1] / known.scale
+    tied = np.full(found.size, np.inf)  # where values tie at what preprocessing learned, only a bound is known
+    tied[joint.size :][alone] = own[joint.size :]
+    if all(alone):
+        tied[: joint.size] = own[: joint.size]
     # |T| is at most the root of the largest number of rows: what takes too long is bounded by it
     most = float(np.sqrt(max(rows.size for rows in sets)))
     return np.asarray(np.maximum(found, np.minimum(tied, most * found)))

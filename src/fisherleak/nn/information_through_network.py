@@ -87,6 +87,9 @@ class Through:
     def scaled(self, factor: float) -> Through:
         return replace(self, factor=self.factor * factor)
 
+    def two_sided(self, attributes: Sequence[Attribute]) -> bool:
+        return False
+
     def example_norms(self, attributes: Sequence[Attribute], label: bool) -> Array:
         labels, columns = self._labels(label), self._columns(attributes)
         few = self.network.outputs <= FEW_OUTPUTS

@@ -6,9 +6,12 @@ Mathematics: 1.3, ``docs/mathematics/fits.md``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fisherleak._support.arrays import Array, as_real, device, host, namespace
+
+UP, DOWN, APART = range(3)
+"""Ways in which order statistics are moved: by a value that rises, by one that falls, and without those at which values tie."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,12 @@ class Filling:
     slopes: Array
     offsets: Array
     through: Array
+    sides: Array | None = None
+    """(3, 2, q) shares by way (``UP``, ``DOWN``, ``APART``), where values of a column tie at a median."""
+
+    def on(self, way: int) -> Filling:
+        """The same moved in one way."""
+        return self if self.sides is None else replace(self, shares=self.sides[way, ...], sides=None)
 
     @property
     def size(self) -> int:
@@ -52,6 +61,7 @@ class Filling:
         """Gamma of the rows in a block, as if none of their values were missing: (b, q)."""
         xp = namespace(self.rates)
         x = as_real(X, xp) @ self.place.T
+        assert self.sides is None, "the way in which values move has to be chosen"
         moved = xp.zeros_like(x) + self.rates[None, :]
         for s in range(self.values.shape[0]):
             hit = xp.astype(x == self.values[s, :][None, :], xp.float64)
@@ -88,10 +98,13 @@ class Folding:
     frame : array of shape (p + q, p + q)
         The space in which noise without a shape acts: (coefficients times their columns' public scales, level at their public
         centres, t) as a linear map of what is released in raw units.
-    carried : array of shape (q, d), optional
-        One where an order statistic is a filled value, and moves as that does.
+    carried : array of shape (2, q, d), optional
+        Shares of what a filled value does to order statistics, by rows that have the statistic's value and by all others.
     filling : Filling, optional
         For pipelines with imputers.
+    sides : array of shape (3, 3, q, d), optional
+        Shares, and ``carried``, by way (``UP``, ``DOWN``, ``APART``), where values of a column tie at an order statistic: what
+        one of these does to it then depends on the way that it moves. ``on`` gives the folding of one way.
     """
 
     slopes: Array
@@ -105,6 +118,21 @@ class Folding:
     statistics or imputers are folded in, which do not tell what they are without a row."""
     carried: Array | None = None
     filling: Filling | None = None
+    sides: Array | None = None
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether some values tie at an order statistic."""
+        return self.sides is not None or (self.filling is not None and self.filling.sides is not None)
+
+    def on(self, way: int) -> Folding:
+        """The same with order statistics moved in one way."""
+        filling = None if self.filling is None else self.filling.on(way)
+        if self.sides is None:
+            return replace(self, filling=filling)
+        own = self.sides[way, ...]
+        carried = None if filling is None else own[1:, ...]
+        return replace(self, shares=own[0, ...], carried=carried, filling=filling, sides=None)
 
     def moved_by(self, columns: Sequence[int]) -> bool:
         """Whether values of some features move any scale; taken for certain where gaps are filled too."""
@@ -113,6 +141,7 @@ class Folding:
 
     def moves(self, X: Array, weights: Array | None) -> Array:
         """M of every row in a block, (b, d)."""
+        assert not self.two_sided, "the way in which values move has to be chosen"
         xp = namespace(self.slopes)
         x = as_real(X, xp)
         # m_ik of section 1.3: standard deviations first, then what filled values do to the scale of their column, then
@@ -125,9 +154,10 @@ class Folding:
             moves = moves + (filled * self.filling.through[None, :]) @ self.filling.place
         for q in range(self.values.shape[0]):
             hit = xp.astype(x == self.values[q, :][None, :], xp.float64)
-            if self.filling is not None and self.carried is not None:
-                hit = xp.maximum(hit, self.carried[q, :][None, :] * (filled @ self.filling.place))
             moves = moves + hit * self.shares[q, :][None, :]
+            if self.filling is not None and self.carried is not None:
+                by_fill = hit * self.carried[0, q, :][None, :] + (1.0 - hit) * self.carried[1, q, :][None, :]
+                moves = moves + by_fill * (filled @ self.filling.place)
         return moves
 
     def left_out(self, X: Array, weights: Array | None, squares: Array, there: Array | None = None) -> Array:

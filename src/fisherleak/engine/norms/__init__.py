@@ -1,6 +1,7 @@
 """Largest singular values of parts of a Jacobian: may import what ``engine`` may, and no other folder.
 
-There are three kinds: where rows share an eigenbasis, where they do not, and models of several outputs.
+There are three kinds: where rows share an eigenbasis, where they do not, and models of several outputs. Where values of a
+column tie at what preprocessing learned, two of a kind are one for each side.
 """
 
 from collections.abc import Sequence
@@ -13,16 +14,18 @@ from fisherleak.engine.norms.data_shaped import DataShaped
 from fisherleak.engine.norms.matrix_free import MatrixFree
 from fisherleak.engine.norms.several_outputs import SeveralOutputs
 from fisherleak.engine.norms.shared_basis import SharedBasis
+from fisherleak.engine.norms.two_sided import TwoSided, is_two_sided
 
 
 def information_of(first: Jacobian, *others: Jacobian) -> Information:
     """The information of one release, or of several about the same data, as the kind that its structure allows.
 
-    A release of several outputs comes alone.
+    Releases of several outputs come by themselves.
     """
+    if any(is_two_sided(each) for each in (first, *others)):
+        return TwoSided.of(first, *others)
     if first.several:
-        assert not others
-        return SeveralOutputs.of(first)
+        return SeveralOutputs.of(first, *others)
     if others or first.folding is not None or any(attribute.local for attribute in first.attributes):
         return MatrixFree.of(first, *others)
     return SharedBasis.of(first)

@@ -140,7 +140,8 @@ def norms_of_people(
     if all(rows.size < 2 for rows in own):
         return alone
     cells = people_cells(information, chosen, label)
-    if information.data_dependent:  # where the matrix of a set is none of its rows' matrices
+    # where the matrix of a set is none of its rows' matrices
+    if information.data_dependent or information.two_sided(chosen):
         return [a * float(b) for a, b in zip(alone, _longest(cells, own), strict=True)]
     tied = _tied_largest(cells, own)
     return [max(a, float(b)) for a, b in zip(alone, tied, strict=True)]

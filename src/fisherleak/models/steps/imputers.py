@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from fisherleak._support.namespaces import Estimator, Vector
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
 from fisherleak.engine.jacobian import Model
-from fisherleak.engine.jacobian.folding import Filling
+from fisherleak.engine.jacobian.folding import APART, Filling
 from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.frames import Table
@@ -168,13 +168,17 @@ def filling_of(
     q, d = len(columns), X.shape[1]
     place, pushes = np.eye(d)[columns], np.zeros((x.shape[1], q))
     rates, offsets, through = np.zeros(q), np.zeros(q), np.zeros(q)
-    values, shares = np.full((2, q), np.nan), np.zeros((2, q))
+    values, shares, sides = np.full((2, q), np.nan), np.zeros((2, q)), np.zeros((3, 2, q))
     slopes, means, weighted = spreads
     for i, k in enumerate(columns):
         gone, fill = absent[:, k], fills[k]
         assert fill is not None
         value = filled_value(X[:, k], gone, fill)
-        rates[i], values[:, i], shares[:, i] = _movers(X[~gone, k], fill, value, risk.parameter_names[k])
+        there = X[~gone, k]
+        rates[i], values[:, i], places = _movers(there, fill, value, risk.parameter_names[k])
+        for s, at in enumerate(places):
+            shares[s, i] = 1.0 / len(places)
+            sides[:, s, i] = shares[s, i] * statistic_moves(there, values[s, i], at, np.zeros(there.size, bool))[:, 0]
         pushes[:, i] = coef[k] * (x[gone].T @ a[gone])
         pushes[k, i] += r[gone].sum()
         offsets[i] = value - centres[k]
@@ -182,7 +186,8 @@ def filling_of(
         through[i] = slopes[k] * heavy * (value - means[k])
     xp = namespace(risk.X)
     arrays = (place, rates, values, shares, pushes, coef[columns], offsets, through)
-    return Filling(tuple(columns), *(like(value, risk.X, xp) for value in arrays))
+    found = Filling(tuple(columns), *(like(value, risk.X, xp) for value in arrays))
+    return replace(found, sides=like(sides, risk.X, xp)) if np.any((shares != 0) & (sides[APART] == 0)) else found
 
 
 def filled_value(x: Vector, gone: Mask, fill: Fill) -> float:
@@ -190,8 +195,28 @@ def filled_value(x: Vector, gone: Mask, fill: Fill) -> float:
     return float(x[gone][0]) if gone.any() else fill.value
 
 
-def _movers(there: Vector, fill: Fill, value: float, name: str) -> tuple[float, Vector, Vector]:
-    """One over the number of values behind a mean; for a median, the values that decide it and their shares."""
+def statistic_moves(x: Vector, value: float, place: int, filled: Mask, by_size: bool = False) -> NDArray[np.float64]:
+    """How much the order statistic of a column at a place moves with a row, in each way, (3, 3).
+
+    By the row's own value; by the filled value, of rows that have the statistic's value; and by it, of all others. Of values
+    that tie, one that rises moves the last of them in order alone, and one that falls the first. Cells that were ``filled``
+    move together, and by less than a row's own value. ``by_size``: the statistic is the largest size.
+    """
+    ties = np.abs(x) == abs(value) if by_size else x == value
+    together = int(np.sum(filled & (x == value)))
+    alone = int(np.sum(ties)) - together
+    last = alone + together - 1
+    at = last if by_size else place - int(np.sum(x < value))
+    if alone == 0:  # filled cells alone, which move it in every way
+        return np.tile([0.0, 0.0, float(together > 0)], (3, 1))
+    rises = (at == last, together and alone - 1 <= at < last, at >= alone)
+    falls = (at == 0, together and 1 <= at <= together, at < together)
+    up, down = (falls, rises) if by_size and value < 0 else (rises, falls)
+    return np.array([up, down, (last == 0, 0, 0)], dtype=np.float64)
+
+
+def _movers(there: Vector, fill: Fill, value: float, name: str) -> tuple[float, Vector, list[int]]:
+    """One over the number of values behind a mean; for a median, the values that decide it and their places in order."""
     order = np.sort(there)
     middle = [(order.size - 1) // 2, order.size // 2]
     known = float(np.mean(there)) if fill.strategy == "mean" else float(np.mean(order[middle]))
@@ -201,8 +226,8 @@ def _movers(there: Vector, fill: Fill, value: float, name: str) -> tuple[float, 
             "the table it was fitted on."
         )
     if fill.strategy == "mean":
-        return 1.0 / there.size, np.full(2, np.nan), np.zeros(2)
-    return 0.0, order[middle], np.full(2, 0.5)
+        return 1.0 / there.size, np.full(2, np.nan), []
+    return 0.0, order[middle], middle
 
 
 def with_fills(attributes: Sequence[Attribute], filling: Filling | None, size: int) -> tuple[Attribute, ...]:

@@ -23,16 +23,18 @@ from fisherleak._support.grids import public_units
 from fisherleak._support.namespaces import Estimator, Vector, VectorLike
 from fisherleak.engine.fit.minimise import Fit
 from fisherleak.engine.fit.risk import Risk
-from fisherleak.engine.jacobian.folding import Folding
+from fisherleak.engine.jacobian.folding import APART, Folding
 from fisherleak.errors import InvalidInputError, UnsupportedModelError
 from fisherleak.models.steps.flow import steps_within
-from fisherleak.models.steps.imputers import Fill, Mask, filled_value, filling_of, fills_of
+from fisherleak.models.steps.imputers import Fill, Mask, filling_of, fills_of, statistic_moves
 
 LEARN_NOTHING = (preprocessing.PolynomialFeatures, preprocessing.FunctionTransformer, preprocessing.Normalizer)
 LEVELS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
 """Their levels are taken as public."""
 ANOTHER = 1e-8
 """Relative difference past which a scaler's scale is not that of the rows."""
+NO_RANGE = 10 * float(np.finfo(float).eps)
+"""Range below which scikit-learn takes a scale of 1 in its place."""
 STANDARD = "StandardScaler"
 IMPUTED = "SimpleImputer"
 """Name of a scale of one behind an imputer."""
@@ -333,27 +335,29 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
     push = n * risk.l2 * coef
     slopes, means, totals, weighted = np.zeros(d), np.zeros(d), np.zeros(d), False
     most = max([1, *(2 * len(scale.points) for scale in scales)])
-    values, shares, carried = np.full((most, d), np.nan), np.zeros((most, d)), np.zeros((most, d))
+    values, shares, sides = np.full((most, d), np.nan), np.zeros((most, d)), np.zeros((3, 3, most, d))
     for k, scale in enumerate(scales):
         if scale.spread:
             mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.parameter_names[k])
             slopes[k], means[k], totals[k] = 2.0 * push[k] / total, mean, total
-        for q, (value, share) in enumerate(_order_statistics(X[:, k], scale, risk.parameter_names[k])):
+        filled = absent[:, k] if scale.fill is not None and scale.fill.learned else np.zeros(n, dtype=bool)
+        for q, (value, place, share) in enumerate(_order_statistics(X[:, k], scale, risk.parameter_names[k])):
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
-            if scale.fill is not None and scale.fill.learned and absent[:, k].any():
-                carried[q, k] = value == filled_value(X[:, k], absent[:, k], scale.fill)
+            sides[:, :, q, k] = shares[q, k] * statistic_moves(X[:, k], value, place, filled, by_size=place < 0)
     fills, centres = [scale.fill for scale in scales], [scale.public[1] for scale in scales]
     filling = None if several else filling_of(risk, fit, fills, centres, absent, (slopes, means, weighted))
     frame = frame_of(scales, risk.intercept, 0 if filling is None else filling.size)
     xp = namespace(risk.X)
     whole = filling is None and not any(scale.points for scale in scales)
-    parts = [like(x, risk.X, xp) for x in (slopes, means, values, shares, frame, carried)]
-    return Folding(
+    parts = [like(x, risk.X, xp) for x in (slopes, means, values, shares, frame, sides)]
+    found = Folding(
         *(parts[0], parts[1], weighted, parts[2], parts[3], parts[4]),
         totals=like(totals, risk.X, xp) if whole else None,
-        carried=parts[5],
         filling=filling,
+        sides=parts[5],
     )
+    tied = np.any((shares != 0) & ~sides[APART].any(axis=0)) or (filling is not None and filling.sides is not None)
+    return found if tied else found.on(APART)
 
 
 def _spread_of(x: Vector, weights: VectorLike, scale: Scale, name: str) -> tuple[float, float, bool]:
@@ -371,23 +375,28 @@ def _spread_of(x: Vector, weights: VectorLike, scale: Scale, name: str) -> tuple
     )
 
 
-def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, float]]:
-    """The values that decide a scale, each with its share in it."""
-    found: list[tuple[float, float]] = []
+def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, int, float]]:
+    """The values that decide a scale, each with its place in order, -1 for the last by size, and its share in the scale."""
+    found: list[tuple[float, int, float]] = []
     order = np.sort(x)
     for probability, share in scale.points:
         if probability == math.inf:
             largest = float(np.max(np.abs(x)))
-            found += [(largest, share), (-largest, -share)]
+            found += [(largest, -1, share), (-largest, -1, -share)]
             continue
         place = probability * (x.shape[0] - 1)
         low = math.floor(place)
         part = place - low
-        found.append((float(order[low]), share * (1.0 - part)))
+        found.append((float(order[low]), low, share * (1.0 - part)))
         if part > 0:
-            found.append((float(order[low + 1]), share * part))
+            found.append((float(order[low + 1]), low + 1, share * part))
     if found and scale.points[0][0] != math.inf:
-        size = sum(value * share for value, share in found)
+        size = sum(value * share for value, _, share in found)
+        if abs(size) < NO_RANGE and scale.scale == 1:
+            raise InvalidInputError(
+                f"{scale.name} has no scale for {name}: the quantiles that it takes are equal. Use StandardScaler for this "
+                "column, or pass public='preprocessing'."
+            )
         if abs(size / scale.scale - 1.0) > ANOTHER:
             raise InvalidInputError(
                 f"{scale.name} was not fitted on these rows: the range of {name} is {size:.6g}, not {scale.scale:.6g}. Pass "

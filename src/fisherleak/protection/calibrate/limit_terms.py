@@ -153,7 +153,10 @@ def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, g
     jacobian = one_release(measurement(leakage).information)
     rows = SingleRows(jacobian, chosen, counted)
     if over == "max":
-        return rows
+        if not rows._plain.two_sided(chosen):
+            return rows
+        # where values tie at what preprocessing learned, a row has a matrix that is a bound, and no Jacobian
+        return JointRows(_squares(rows, [np.array([row]) for row in range(leakage.n)], False, "rows"))
     if over == "dataset":
         return JointRows(rows.total()[None, :, :])
     if over not in ("group", "person"):
@@ -169,13 +172,13 @@ def units_of(leakage: Leakage, over: str, attributes: Any, label: bool | None, g
     return JointRows(_squares(rows, members, over == "person"))
 
 
-def _squares(rows: SingleRows, groups: Sequence[Array], people: bool) -> Matrix:
+def _squares(rows: SingleRows, groups: Sequence[Array], people: bool, what: str = "groups") -> Matrix:
     """Of each group; of people also those in which what is one value moves together, where they have several rows."""
     size, times = rows.shape[1], 3 if people else 1
     if times * len(groups) * size**2 > MOST_VALUES:
         raise InvalidInputError(
-            f"groups are {len(groups)}, whose matrices with {size} parameters would take "
-            f"{8 * times * len(groups) * size**2 / 2**30:.0f} GiB. Give fewer groups, or use shape='hessian'."
+            f"{what} are {len(groups)}, whose matrices with {size} parameters would take "
+            f"{8 * times * len(groups) * size**2 / 2**30:.0f} GiB. Give fewer {what}, or use shape='hessian'."
         )
     product = rows._plain.set_product(rows.attributes, rows.label)
     sums = (sum_rows(product.block, *product.arrays, rows=members) for members in groups)
