@@ -202,18 +202,21 @@ OF_ESTIMATORS: list[Remedy] = [
         coded,
         {"counted": False, "table": TABLE},
         {
-            "Declare the categories with categories=…": {"categories": [["Bonn", "Kiel", "Ulm"]]},
+            "Declare the categories with categories=… and leave min_frequency and max_categories out": {
+                "categories": [["Bonn", "Kiel", "Ulm"]],
+            },
             "public='levels'": None,
             "fl.release(…, rows=(X, y))": {"counted": True},
         },
     ),
     Remedy(
-        "pools categories by a rule that single rows decide",
+        "pools categories by how many rows have them (min_frequency={step.min_frequency}",
         coded,
-        {"max_categories": 2, "categories": [["Bonn", "Kiel", "Ulm"]], "table": TABLE, "counted": False},
+        {"min_frequency": 10, "categories": [["Bonn", "Kiel", "Ulm"]], "table": TABLE, "counted": False},
         {
-            "use min_frequency=5 or more and leave max_categories out": POOLED | {"max_categories": None},
+            "Leave min_frequency and max_categories out": {"min_frequency": None},
             "public='levels'": None,
+            "fl.release(…, rows=(X, y))": {"counted": True},
         },
     ),
     Remedy(
@@ -230,9 +233,12 @@ OF_ESTIMATORS: list[Remedy] = [
         coded,
         {},
         {
-            "declare the categories with categories=…": {"categories": [["Bonn", "Gera", "Kiel", "Ulm"]]},
-            "min_frequency=67 and handle_unknown='infrequent_if_exist'": {
-                "min_frequency": 67,
+            "declare the categories with categories=… and leave min_frequency and max_categories out": {
+                "min_frequency": None,
+                "categories": [["Bonn", "Gera", "Kiel", "Ulm"]],
+            },
+            "min_frequency=69 and handle_unknown='infrequent_if_exist'": {
+                "min_frequency": 69,
                 "handle_unknown": "infrequent_if_exist",
             },
             "public='levels'": None,
@@ -243,7 +249,10 @@ OF_ESTIMATORS: list[Remedy] = [
         coded,
         POOLED,
         {
-            "declare the categories with categories=…": {"categories": [["Bonn", "Gera", "Kiel", "Ulm"]]},
+            "declare the categories with categories=… and leave min_frequency and max_categories out": {
+                "min_frequency": None,
+                "categories": [["Bonn", "Gera", "Kiel", "Ulm"]],
+            },
             "unite them with another category": {"table": ONE.replace("Gera", "Ulm")},
             "leave these rows out": {"table": ONE[1:], "y": TARGET[1:]},
             "public='levels'": None,

@@ -271,6 +271,12 @@ PROTECTED: list[Remedy] = [
         {"min_frequency=5": None},
     ),
     Remedy(
+        "and categories that are declared cannot be on a model card yet: leave min_frequency out.",
+        saved,
+        {"min_frequency": 5, "categories": [["north", "south", "west"]]},
+        {"leave min_frequency out": {"min_frequency": None}},
+    ),
+    Remedy(
         "in units of the bounds' width divided by √12. The narrowest bounds, those of '{name}', decide that",
         refusing(of_ratio),
         {},
