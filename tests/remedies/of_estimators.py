@@ -245,6 +245,12 @@ OF_ESTIMATORS: list[Remedy] = [
         },
     ),
     Remedy(
+        "has equal values of several types, True and 1 say, and {type(encoder).__name__} would",
+        coded,
+        {"table": TABLE.assign(city=pandas.Series([True, *([1, 2] * 100)[1:]], dtype=object))},
+        {"Give all cells of the column one type": {"table": TABLE.assign(city=[1, 2] * 100)}},
+    ),
+    Remedy(
         "has rare categories that only {pooling} of the {few.who} have, and {type(encoder).__name__} has a feature for them.",
         coded,
         POOLED,

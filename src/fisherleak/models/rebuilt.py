@@ -296,14 +296,14 @@ def _check_declared(step: Estimator, public: str) -> None:
         raise UnsupportedModelError(
             f"{type(step).__name__} learned its categories from the data, and a rare category, named or pooled, "
             "reveals the rows that have it. Declare the categories with categories=… and leave min_frequency and "
-            "max_categories out, or release with public='levels', or pass the rows that the model was fitted on, "
+            "max_categories out, or release with public='levels'. Or pass the rows that the model was fitted on, "
             "fl.release(…, rows=(X, y)), to have them counted."
         )
     if public == "nothing" and pools(step):
         raise UnsupportedModelError(
             f"{type(step).__name__} pools categories by how many rows have them (min_frequency={step.min_frequency}, "
             f"max_categories={step.max_categories}), which single rows can decide. Leave min_frequency and max_categories out, "
-            "or release with public='levels', or pass the rows that the model was fitted on, fl.release(…, rows=(X, y)), to "
+            "or release with public='levels'. Or pass the rows that the model was fitted on, fl.release(…, rows=(X, y)), to "
             "have them counted."
         )
 

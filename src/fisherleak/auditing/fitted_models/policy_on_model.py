@@ -291,7 +291,7 @@ def _design(leak: Leakage, y: Any, settings: Settings, kind: Kind, people: Peopl
     # True and False that the model takes as numbers are 1 and 0
     frame |= {name: own.astype(float) for name, own in frame.items() if own.dtype == bool and name not in wanted}
     labels = np.asarray(host(y) if hasattr(y, "detach") else y).reshape(-1)
-    raw = from_frame(pandas.DataFrame({**frame, settings.target: labels}))
+    raw = from_frame(pandas.DataFrame({**frame, settings.target: labels}), "X")
     told = calibration_of(leak.noise)
     declared = {} if told is None else dict(told.bounds or {})
     ends = {name: each for name, each in declared.items() if each["from"] == "declared" and "low" in each}

@@ -19,7 +19,7 @@ from sklearn import compose, impute, pipeline
 from sklearn.base import is_classifier
 
 from fisherleak._support.arrays import host
-from fisherleak._support.level_types import typed_levels
+from fisherleak._support.level_types import plain_level, typed_levels
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.frames import Table
@@ -177,7 +177,22 @@ def _check_common(step: Estimator, flow: Flow, few: _Fewest) -> None:
         _check_encoder(step, flow, few)
 
 
+def _check_one_type(encoder: Estimator, flow: Flow) -> None:
+    """Refuse equal values of several types, True and 1: the first row decides which of them leaves."""
+    for j, name in enumerate(flow.table.names):
+        column, types = flow.table.column(j), dict[Any, set[type]]()
+        for value in plain_levels(column) if column.dtype == object else ():
+            plain = plain_level(value)
+            types.setdefault(plain, set()).add(type(plain))
+        if any(len(each) > 1 for each in types.values()):
+            raise UnsupportedModelError(
+                f"Column '{name}' has equal values of several types, True and 1 say, and {type(encoder).__name__} would "
+                "release the type of one of them. Give all cells of the column one type, and fit the model again."
+            )
+
+
 def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
+    _check_one_type(encoder, flow)
     if not isinstance(encoder.categories, str):
         return  # names that were declared, and a feature for the pooled ones whether rows have them or not
     pooled = getattr(encoder, "infrequent_categories_", [None] * len(encoder.categories_))
