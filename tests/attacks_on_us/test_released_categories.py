@@ -362,5 +362,5 @@ def test_a_rule_on_rows_names_the_column_of_x_that_has_several_types() -> None:
     """Nothing that leaves is limited there, so that the encoder's categories are not looked at."""
     table = written(True)
     policy = {"rows": {"max_eta": 1.0}, "require": {"public": "preprocessing"}}
-    with pytest.raises(fl.InvalidInputError, match="^The column 'city' of X holds values of several types"):
+    with pytest.raises(fl.InvalidInputError, match=r"^The column 'city' of X holds values of several types"):
         fl.audit(pipeline(OneHotEncoder()).fit(table, Y), table, Y, noise=NOISE, policy=policy, attacks=False)

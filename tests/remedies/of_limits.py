@@ -267,7 +267,7 @@ PROTECTED: list[Remedy] = [
     Remedy(
         "cannot be on a model card yet: pool with a number of rows, such as min_frequency=5.",
         saved,
-        {"min_frequency": 0.4},
+        {"min_frequency": 0.2},
         {"min_frequency=5": None},
     ),
     Remedy(

@@ -267,11 +267,15 @@ def _is_gap(value: Any) -> bool:
 def _kind(policy: Policy, model: Any, leak: Leakage) -> Kind:
     fit, y = leak.fits[0], measurement(leak).information.rows[1]
     found = kind_with(fit.loss) if len(leak.fits) == 1 else None
-    several = np.ndim(host(y)) > 1 and not (found is not None and found.several)
-    if found is None or several or classifies(model, fit) != found.labels.classes:
+    if found is not None and found.several:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' cannot be checked for a fitted model of three or more classes: rules are known for "
+            "models of one output. Fit one class against all others, or leave policy out."
+        )
+    if found is None or np.ndim(host(y)) > 1 or classifies(model, fit) != found.labels.classes:
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked for this model: rules are known for a "
-            f"{', '.join(kind.words for kind in KINDS)} of one label. Leave policy out."
+            f"{', '.join(kind.words for kind in KINDS if not kind.several)} of one label. Leave policy out."
         )
     return found
 
