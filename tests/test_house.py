@@ -77,6 +77,7 @@ TOPICS = {
     "attacks_on_us/test_released_categories.py": "rare categories, and values that a released model does not know",
     "attacks_on_us/test_people_of_several_rows.py": "values that several rows of a person have, copies of rows, and steps",
     "attacks_on_us/test_pivot.py": "rows that are replaced to move the published scale",
+    "attacks_on_us/test_pooled_categories.py": "one row that decides which categories an encoder pools",
     "attacks_on_us/test_python_gate.py": "people and groups written in two ways, and scales on a page that is handed out",
     "attacks_on_us/test_queries.py": "queries past the range of numbers",
     "attacks_on_us/test_scale.py": "cells that are read off the scale of the noise",

@@ -201,3 +201,22 @@ def test_values_that_a_step_clips_are_refused_whatever_else_they_feed(second: bo
         wide = ColumnTransformer(ways).fit(frame)  # within its range no step clips
         model = Pipeline([("features", wide), ("model", Ridge().fit(wide.transform(frame), cost))])
         assert fl.audit(model, frame, cost, fl.Gaussian(0.004), policy=policy, attacks=False).rules is not None
+
+
+def test_rules_are_refused_for_three_classes_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were measured and attacked, and then ended in a sentence that named nothing."""
+    three = np.digitize(Y, [-1.0, 1.0])
+    model = LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, three)
+    monkeypatch.setattr("fisherleak.auditing.fitted_models.model_audit.exposures_of", None)
+    policy = {"membership": {"max_right": 0.9}, "require": {"public": "preprocessing"}}
+    with pytest.raises(fl.InvalidInputError, match="a fitted model of three or more classes: rules are known for"):
+        fl.audit(model, X, three, fl.Gaussian(5.0), policy=policy)
+
+
+def test_a_board_says_that_nothing_is_taken_as_public_where_nothing_was_declared(tmp_path: Path) -> None:
+    for public, says in (("nothing", "counted with the model"), ("preprocessing", "taken as public and not counted")):
+        found = fl.audit(MODEL, X, Y, 0.5, public=public, attacks=False)
+        found.board(tmp_path / f"{public}.html")
+        page = " ".join((tmp_path / f"{public}.html").read_text(encoding="utf-8").split())
+        assert f"What preprocessing learned from the data is {says}." in page
+        assert ("preprocessing public" in " ".join(found.summary.assumptions)) == (public == "preprocessing")

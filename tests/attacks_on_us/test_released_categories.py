@@ -80,7 +80,7 @@ CITIES = ["Bonn", "Gera", "Kiel", "Ulm"]
 REMEDIES: dict[str, Callable[[], Any]] = {
     "categories=…": lambda: fl.release(pipeline(OneHotEncoder(categories=[CITIES])).fit(ONE, Y), NOISE),
     "categories=…, pooled": lambda: fl.release(
-        pipeline(OneHotEncoder(categories=[CITIES], **POOLED)).fit(ONE, Y), NOISE
+        pipeline(OneHotEncoder(categories=[CITIES], **POOLED)).fit(ONE, Y), NOISE, rows=(ONE, Y)
     ),
     "unite them": lambda: fl.release(
         pipeline(OneHotEncoder(**POOLED)).fit(ONE.replace("Gera", "Ulm"), Y),
@@ -100,12 +100,12 @@ def test_every_remedy_that_is_named_works(remedy: str) -> None:
 
 
 def test_declared_categories_are_there_whoever_has_them() -> None:
-    """Pooled by their count or not: one person more or less changes nothing but noisy numbers."""
+    """Pooled far from their counts, or not at all: one person more or less changes nothing but noisy numbers."""
     for options in ({}, POOLED):
         sizes = set()
         for table in (TABLE, ONE):
             model = pipeline(OneHotEncoder(categories=[CITIES], **options)).fit(table, Y)
-            sizes.add(fl.release(model, NOISE)[-1].coef_.size)
+            sizes.add(fl.release(model, NOISE, rows=(table, Y))[-1].coef_.size)
         assert len(sizes) == 1
 
 
@@ -321,3 +321,46 @@ def test_files_predict_where_this_package_is_not(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path, check=True)
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), model.predict(TABLE))
+
+
+# How one person wrote a value
+
+
+def written(truth: Any) -> pd.DataFrame:
+    """0, 1 and 2, where the first 1 is written in some way."""
+    cells: list[Any] = np.resize([0, 1, 2], N).tolist()
+    cells[1] = truth
+    return TABLE.assign(city=pd.Series(cells, dtype=object))
+
+
+def released(table: pd.DataFrame) -> Any:
+    return fl.release(pipeline(OneHotEncoder()).fit(table, Y), NOISE, rows=(table, Y))
+
+
+def protected(table: pd.DataFrame) -> Any:
+    return fl.protect(pipeline(OneHotEncoder()), table, Y, over="max")
+
+
+def passed(table: pd.DataFrame) -> Any:
+    policy = {"membership": {"max_right": 0.9}, "columns": {"city": {"max_attack": 0.9, "kind": "category"}}}
+    model = pipeline(OneHotEncoder()).fit(table, Y)
+    return fl.audit(model, table, Y, noise=fl.Gaussian(20.0), policy=policy, public="nothing", attacks=False)
+
+
+@pytest.mark.parametrize("leave", [released, protected, passed])
+def test_one_person_who_wrote_true_for_1_is_not_seen_by_the_type_of_a_category(leave: Callable[..., Any]) -> None:
+    with pytest.raises(fl.UnsupportedModelError, match="'city' has equal values of several types"):
+        leave(written(True))
+
+
+def test_whole_numbers_written_in_two_ways_are_one() -> None:
+    levels = [released(written(cell))[0].transformers_[1][1].categories_[0] for cell in (1, 1.0, np.int8(1))]
+    assert [each.dtype.kind for each in levels] == ["i", "i", "i"]
+
+
+def test_a_rule_on_rows_names_the_column_of_x_that_has_several_types() -> None:
+    """Nothing that leaves is limited there, so that the encoder's categories are not looked at."""
+    table = written(True)
+    policy = {"rows": {"max_eta": 1.0}, "require": {"public": "preprocessing"}}
+    with pytest.raises(fl.InvalidInputError, match=r"^The column 'city' of X holds values of several types"):
+        fl.audit(pipeline(OneHotEncoder()).fit(table, Y), table, Y, noise=NOISE, policy=policy, attacks=False)

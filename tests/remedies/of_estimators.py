@@ -205,18 +205,21 @@ OF_ESTIMATORS: list[Remedy] = [
         coded,
         {"counted": False, "table": TABLE},
         {
-            "Declare the categories with categories=…": {"categories": [["Bonn", "Kiel", "Ulm"]]},
+            "Declare the categories with categories=… and leave min_frequency and max_categories out": {
+                "categories": [["Bonn", "Kiel", "Ulm"]],
+            },
             "public='levels'": None,
             "fl.release(…, rows=(X, y))": {"counted": True},
         },
     ),
     Remedy(
-        "pools categories by a rule that single rows decide",
+        "pools categories by how many rows have them (min_frequency={step.min_frequency}",
         coded,
-        {"max_categories": 2, "categories": [["Bonn", "Kiel", "Ulm"]], "table": TABLE, "counted": False},
+        {"min_frequency": 10, "categories": [["Bonn", "Kiel", "Ulm"]], "table": TABLE, "counted": False},
         {
-            "use min_frequency=5 or more and leave max_categories out": POOLED | {"max_categories": None},
+            "Leave min_frequency and max_categories out": {"min_frequency": None},
             "public='levels'": None,
+            "fl.release(…, rows=(X, y))": {"counted": True},
         },
     ),
     Remedy(
@@ -233,20 +236,32 @@ OF_ESTIMATORS: list[Remedy] = [
         coded,
         {},
         {
-            "declare the categories with categories=…": {"categories": [["Bonn", "Gera", "Kiel", "Ulm"]]},
-            "min_frequency=67 and handle_unknown='infrequent_if_exist'": {
-                "min_frequency": 67,
+            "declare the categories with categories=… and leave min_frequency and max_categories out": {
+                "min_frequency": None,
+                "categories": [["Bonn", "Gera", "Kiel", "Ulm"]],
+            },
+            "min_frequency=69 and handle_unknown='infrequent_if_exist'": {
+                "min_frequency": 69,
                 "handle_unknown": "infrequent_if_exist",
             },
             "public='levels'": None,
         },
     ),
     Remedy(
+        "has equal values of several types, True and 1 say, and {type(encoder).__name__} would",
+        coded,
+        {"table": TABLE.assign(city=pandas.Series([True, *([1, 2] * 100)[1:]], dtype=object))},
+        {"Give all cells of the column one type": {"table": TABLE.assign(city=[1, 2] * 100)}},
+    ),
+    Remedy(
         "has rare categories that only {pooling} of the {few.who} have, and {type(encoder).__name__} has a feature for them.",
         coded,
         POOLED,
         {
-            "declare the categories with categories=…": {"categories": [["Bonn", "Gera", "Kiel", "Ulm"]]},
+            "declare the categories with categories=… and leave min_frequency and max_categories out": {
+                "min_frequency": None,
+                "categories": [["Bonn", "Gera", "Kiel", "Ulm"]],
+            },
             "unite them with another category": {"table": ONE.replace("Gera", "Ulm")},
             "leave these rows out": {"table": ONE[1:], "y": TARGET[1:]},
             "public='levels'": None,

@@ -267,8 +267,14 @@ PROTECTED: list[Remedy] = [
     Remedy(
         "cannot be on a model card yet: pool with a number of rows, such as min_frequency=5.",
         saved,
-        {"min_frequency": 0.4},
+        {"min_frequency": 0.2},
         {"min_frequency=5": None},
+    ),
+    Remedy(
+        "and categories that are declared cannot be on a model card yet: leave min_frequency out.",
+        saved,
+        {"min_frequency": 5, "categories": [["north", "south", "west"]]},
+        {"leave min_frequency out": {"min_frequency": None}},
     ),
     Remedy(
         "in units of the bounds' width divided by √12. The narrowest bounds, those of '{name}', decide that",

@@ -87,7 +87,7 @@ OF_PEOPLE: list[Remedy] = [
         gate,
         {"model": encoded(min_frequency=80), "X": KINDS},
         {
-            "declare the categories with categories=…": {
+            "declare the categories with categories=… and leave min_frequency and max_categories out": {
                 "model": encoded(categories=[["a", "b", "c"]]),
             },
             "other limits (min_frequency, max_categories)": {"model": encoded(min_frequency=10)},

@@ -33,6 +33,7 @@ PEOPLE = pandas.DataFrame(
 PEOPLE["y"] = (PEOPLE.age + RNG.normal(0, 9, 120)).round(2)
 ENDS = {"age": "0:120", "children": "0:9", "y": "-90:200", "twin": "0:300", "town": "-9:9", "flag": "-2:4"}
 ENDS |= {"a": "-6:200", "b": "-6:200", "inc": "0:100000", "crp": "0:1000"}
+THREE = np.digitize(Y, [-0.5, 0.5])
 SICK = PEOPLE.assign(y=np.where(PEOPLE.age + RNG.normal(0, 9, 120) > 50, 1, 0))
 AGE = "[columns.age]\nmax_revealed = 0.99\n"
 BOUNDED = " ".join(f"--bounds {name}={ENDS[name]}" for name in ("age", "children", "y"))
@@ -449,6 +450,18 @@ OF_POLICIES: list[Remedy] = [
         ),
         {"step": SplineTransformer(3)},
         {"Use affine steps such as StandardScaler": {"step": StandardScaler()}},
+    ),
+    Remedy(
+        "cannot be checked for a fitted model of three or more classes: rules are known for models of one output.",
+        judged,
+        {"model": LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, THREE), "y": THREE},
+        {
+            "Fit one class against all others": {
+                "model": LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, THREE == 1),
+                "y": THREE == 1,
+            },
+            "leave policy out": lambda: fl.audit(LogisticRegression().fit(X, THREE), X, THREE, 5.0, attacks=False),
+        },
     ),
     Remedy(
         "cannot be checked for this model: rules are known for a",

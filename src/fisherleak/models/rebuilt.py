@@ -30,7 +30,7 @@ from fisherleak.models.estimators import RECIPES, set_parameters
 from fisherleak.models.several import binarizer_of, is_each_class, parts_of
 from fisherleak.models.steps.flow import steps_within
 from fisherleak.models.steps.imputers import CentreImputer, indicator_of
-from fisherleak.models.steps.levels import forget_rare, with_own_types
+from fisherleak.models.steps.levels import forget_rare, pools, with_own_types
 
 PUBLIC = ("nothing", "levels", "preprocessing")
 FEW = 5
@@ -295,21 +295,17 @@ def _check_declared(step: Estimator, public: str) -> None:
     if public == "nothing" and isinstance(step.categories, str):
         raise UnsupportedModelError(
             f"{type(step).__name__} learned its categories from the data, and a rare category, named or pooled, "
-            "reveals the rows that have it. Declare the categories with categories=…, or release with "
-            "public='levels', or pass the rows that the model was fitted on, fl.release(…, rows=(X, y)), to have them counted."
+            "reveals the rows that have it. Declare the categories with categories=… and leave min_frequency and "
+            "max_categories out, or release with public='levels'. Or pass the rows that the model was fitted on, "
+            "fl.release(…, rows=(X, y)), to have them counted."
         )
-    if public == "nothing" and getattr(step, "_infrequent_enabled", False) and not _pools_the_few(step):
+    if public == "nothing" and pools(step):
         raise UnsupportedModelError(
-            f"{type(step).__name__} pools categories by a rule that single rows decide (min_frequency={step.min_frequency}, "
-            f"max_categories={step.max_categories}): use min_frequency={FEW} or more and leave max_categories out, "
-            "or release with public='levels'."
+            f"{type(step).__name__} pools categories by how many rows have them (min_frequency={step.min_frequency}, "
+            f"max_categories={step.max_categories}), which single rows can decide. Leave min_frequency and max_categories out, "
+            "or release with public='levels'. Or pass the rows that the model was fitted on, fl.release(…, rows=(X, y)), to "
+            "have them counted."
         )
-
-
-def _pools_the_few(step: Estimator) -> bool:
-    """Whether levels that fewer than ``FEW`` rows have are pooled, by their count alone."""
-    least = step.min_frequency
-    return isinstance(least, (int, np.integer)) and int(least) >= FEW and step.max_categories is None
 
 
 def _inner_pipeline(step: Estimator, public: str) -> Any:

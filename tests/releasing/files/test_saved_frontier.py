@@ -199,3 +199,13 @@ def test_a_pool_by_a_share_or_a_number_of_categories_is_refused(tmp_path: Path, 
     with pytest.raises(fl.UnsupportedModelError, match=f"OneHotEncoder with {next(reversed(rule))}=.* on a model card"):
         asked(make_pipeline(columns, Ridge()), TABLE).save(tmp_path / "m.skops")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pool_of_declared_categories_is_refused(tmp_path: Path) -> None:
+    """The file named every declared category, with a coefficient of each, where the pipeline has one for the pooled ones."""
+    sites = sorted(set(TABLE["site"]))
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=5, categories=[sites])
+    columns = make_column_transformer((StandardScaler(), ["age", "dose"]), (encoder, ["site"]))
+    with pytest.raises(fl.UnsupportedModelError, match="min_frequency=5 and categories that are declared"):
+        asked(make_pipeline(columns, Ridge()), TABLE).save(tmp_path / "m.skops")
+    assert not list(tmp_path.iterdir())

@@ -268,7 +268,7 @@ def audit(
         Rules as ``fisherleak audit --policy`` takes them: a TOML file, or its sections. ``passed`` says whether all are kept,
         ``rules`` what became of each. Needs a noise. In rules, etas of rows and groups are in units of the columns, as for a
         table: about standard deviations or, with declared bounds, their width over the root of 12. What cannot be checked for
-        a fitted model is refused by name.
+        a fitted model is refused by name, models of three or more classes among them.
     metric : {"accuracy", "auc", "log-loss", "r2", "deviance"}, optional
         The measure of utility that leads. By default the model's own, and the AUC where classes are uneven.
     sample_weight : array of shape (n,), optional
@@ -337,7 +337,7 @@ def audit(
             worst = None if worst is None else worst / scale
         groups, measured = measurement(leak).labels(group), MeasuredEtas.of(leak, people)
         summary = summary_of_leakage(
-            leak, title, groups, max_eta, spread, target=target, exposures=exposed, measured=measured
+            leak, title, groups, max_eta, spread, target=target, exposures=exposed, measured=measured, public=public
         )
     data = replace(summary.data, person_column=settings.person, group_column=settings.group)
     summary = replace(summary, data=data, seed=seed, noise=_noise(summary, given, worst, exposed))

@@ -270,11 +270,15 @@ def _is_gap(value: Any) -> bool:
 def _kind(policy: Policy, model: Any, leak: Leakage) -> Kind:
     fit, y = leak.fits[0], measurement(leak).information.rows[1]
     found = kind_with(fit.loss) if len(leak.fits) == 1 else None
-    several = np.ndim(host(y)) > 1 and not (found is not None and found.several)
-    if found is None or several or classifies(model, fit) != found.labels.classes:
+    if found is not None and found.several:
+        raise InvalidInputError(
+            f"The policy '{policy.source}' cannot be checked for a fitted model of three or more classes: rules are known for "
+            "models of one output. Fit one class against all others, or leave policy out."
+        )
+    if found is None or np.ndim(host(y)) > 1 or classifies(model, fit) != found.labels.classes:
         raise InvalidInputError(
             f"The policy '{policy.source}' cannot be checked for this model: rules are known for a "
-            f"{', '.join(kind.words for kind in KINDS)} of one label. Leave policy out."
+            f"{', '.join(kind.words for kind in KINDS if not kind.several)} of one label. Leave policy out."
         )
     return found
 
@@ -294,7 +298,7 @@ def _design(leak: Leakage, y: Any, settings: Settings, kind: Kind, people: Peopl
     # True and False that the model takes as numbers are 1 and 0
     frame |= {name: own.astype(float) for name, own in frame.items() if own.dtype == bool and name not in wanted}
     labels = np.asarray(host(y) if hasattr(y, "detach") else y).reshape(-1)
-    raw = from_frame(pandas.DataFrame({**frame, settings.target: labels}))
+    raw = from_frame(pandas.DataFrame({**frame, settings.target: labels}), "X")
     told = calibration_of(leak.noise)
     declared = {} if told is None else dict(told.bounds or {})
     ends = {name: each for name, each in declared.items() if each["from"] == "declared" and "low" in each}

@@ -144,12 +144,15 @@ def summary_of_leakage(
     target: str = LABEL,
     exposures: Exposures | None = None,
     measured: MeasuredEtas | None = None,
+    public: str = "preprocessing",
 ) -> record.Summary:
     """What its report shows; refused where the slider of the report would be wrong.
 
     ``target`` is what the label is called; ``exposures`` and ``measured`` are those of the leakage, where they are known.
+    ``public`` is what it was measured with: of a model whose steps learned no number, the leakage does not know it.
     """
     check_reportable(leak)
+    known = _known(leak, public)
     noise, fit = leak.noise, leak.fits[0]
     own_etas = MeasuredEtas.of(leak) if measured is None else measured
     eta, label, cells = own_etas.eta, own_etas.label, np.nan_to_num(own_etas.cells)
@@ -166,9 +169,9 @@ def summary_of_leakage(
         command=None,
         seed=None,
         versions=versions(),
-        assumptions=_assumptions(own_etas),
+        assumptions=_assumptions(own_etas, known),
         data=_data(own_etas, target),
-        model=_model(leak, fit),
+        model=_model(leak, fit, known),
         noise=record.AddedNoise(kind=_kind(noise), scale=float(noise.scale), chosen="given", note=f"{noise!r}."),
         eta=record.Etas(dataset, _spread(eta), _histogram(eta, members, own_etas.people is not None)),
         rows=tuple(
@@ -227,14 +230,24 @@ def _kind(noise: Any) -> str:
     return name_of(noise) if hasattr(noise, "unit_information_root") else type(noise).__name__
 
 
-def _assumptions(measured: MeasuredEtas) -> tuple[str, ...]:
+FIXED = "preprocessing public and fixed"
+NOTHING_FIXED = "end to end: no scaler or imputer learned anything, categories of encoders public"
+
+
+def _known(leak: Leakage, public: str) -> str:
+    """What was taken as public."""
+    known = taken_as_public(leak)
+    return known.replace(FIXED, NOTHING_FIXED) if public == "nothing" else known
+
+
+def _assumptions(measured: MeasuredEtas, known: str) -> tuple[str, ...]:
     leak = measured.leak
     unknown = SEVERAL_ROWS if measured.several else not_shown(leak)
     return (
         "Eta bounds attackers who know all other data and estimate without bias: their standard deviation is at least 1/eta.",
         "Etas are per unit of each column; those of rows, groups and the whole data depend on the columns' units.",
         MEANING if unknown is None else f"No share of a numeric value is stated: {unknown}.",
-        f"Weights, l2 and the scale of the noise are public and fixed; {taken_as_public(leak)}.",
+        f"Weights, l2 and the scale of the noise are public and fixed; {known}.",
         *([f"Whether someone is in the data: {why}."] if (why := membership_unknown(leak)) else []),
         "Rows are counted from 0.",
         *([ROWS_OF_PEOPLE] if measured.people is not None else []),
@@ -263,7 +276,7 @@ def _data(measured: MeasuredEtas, target: str) -> record.Data:
     )
 
 
-def _model(leak: Leakage, fit: Any) -> record.DescribedModel:
+def _model(leak: Leakage, fit: Any, known: str) -> record.DescribedModel:
     return record.DescribedModel(
         kind=fit.loss.name,
         assumed=False,
@@ -271,7 +284,7 @@ def _model(leak: Leakage, fit: Any) -> record.DescribedModel:
         l2=float(np.max(fit.l2)),
         parameters=int(np.size(host(fit.theta))),
         intercept=fit.intercept is not None,
-        public="nothing" if "end to end" in taken_as_public(leak) else "preprocessing",
+        public="nothing" if "end to end" in known else "preprocessing",
     )
 
 

@@ -19,7 +19,7 @@ from sklearn import compose, impute, pipeline
 from sklearn.base import is_classifier
 
 from fisherleak._support.arrays import host
-from fisherleak._support.level_types import typed_levels
+from fisherleak._support.level_types import plain_level, typed_levels
 from fisherleak._support.namespaces import Estimator
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.frames import Table
@@ -51,6 +51,11 @@ class _Fewest:
     @property
     def who(self) -> str:
         return "rows" if self.whose is None else "people"
+
+    @property
+    def most(self) -> int:
+        """The most rows that one of them has."""
+        return 1 if self.whose is None else int(np.bincount(self.whose).max())
 
     def having(self, values: Sequence[Any]) -> Counter[Any]:
         """How many have each value."""
@@ -89,26 +94,32 @@ def check_rare_classes(y: Any, few: int, person: Any = None) -> None:
 
 
 def check_settled_levels(model: Estimator, table: Table, person: Any = None) -> None:
-    """Refuse encoders for which one row, or all rows of one person, decide which levels they name.
+    """Refuse encoders for which one row, or all rows of one person, decide which levels they pool.
 
-    Those with ``min_frequency`` or ``max_categories``: a category whose count is that near to where they are pooled is told,
-    and so is who has it. For tables in memory.
+    Those with ``min_frequency`` or ``max_categories``, whose levels may be declared: the number of features and the names of
+    the pooled levels would tell of a category whose count is that near to where they are pooled. For tables in memory.
     """
     if isinstance(model, pipeline.Pipeline) and not table.lazy:
-        whose = _Fewest.of(1, person, table.n).whose
-        most = 1 if whose is None else int(np.bincount(whose).max())
+        whose = table.labels(person) if isinstance(person, str) else person
+        most = _Fewest.of(1, whose, table.n).most
         _walk(model.steps[:-1], start(table), lambda step, flow: _check_settled(step, flow, most))
+
+
+def pools(step: Estimator) -> bool:
+    """Whether it is an encoder that pools levels by how many rows have them, learned ones or declared ones."""
+    return isinstance(step, LEVELS) and not (step.min_frequency is None and step.max_categories is None)
 
 
 def _check_settled(encoder: Estimator, flow: Flow, most: int) -> None:
     """Refuse levels whose count is within ``most`` rows of being pooled, or named."""
-    rule, limit = getattr(encoder, "min_frequency", None), getattr(encoder, "max_categories", None)
-    if isinstance(encoder, impute.SimpleImputer) or not isinstance(encoder.categories, str):
+    if not pools(encoder):
         return
-    if rule is None and limit is None:
-        return
-    for j in range(len(encoder.categories_)):
-        counts = sorted(Counter(plain_levels(flow.table.column(j))).values(), reverse=True)
+    rule, limit = encoder.min_frequency, encoder.max_categories
+    for j, levels in enumerate(encoder.categories_):
+        found = Counter(plain_levels(flow.table.column(j)))
+        counts = sorted(
+            (found[level] for level in plain_levels(levels)), reverse=True
+        )  # no row may have a declared one
         # a share of the rows moves with their number, by less than a row for each that changes
         edge = rule if rule is None or isinstance(rule, (int, np.integer)) else rule * flow.table.n
         near = edge is not None and any(count - most < edge <= count + most for count in counts)
@@ -117,8 +128,8 @@ def _check_settled(encoder: Estimator, flow: Flow, most: int) -> None:
         if near or (named < len(counts) and named > 0 and counts[named - 1] - counts[named] <= 2 * most):
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has a category that would be rare, or common, without one row or "
-                f"person. That reveals them: declare the categories with categories=…, or give {type(encoder).__name__} other "
-                "limits (min_frequency, max_categories)."
+                "person. That reveals them: declare the categories with categories=… and leave min_frequency and "
+                f"max_categories out, or give {type(encoder).__name__} other limits (min_frequency, max_categories)."
             )
 
 
@@ -131,8 +142,10 @@ def _walk(steps: Any, flow: Flow, check: _Check) -> None:
 
 
 def learned_levels(step: Estimator) -> bool:
-    """Whether an encoder in it learned its levels by itself, or an imputer which columns have gaps."""
-    return any(not isinstance(each, LEVELS) or isinstance(each.categories, str) for each in _learners(step))
+    """Whether an encoder in it learned its levels, or which are pooled, or an imputer which columns have gaps."""
+    return any(
+        not isinstance(each, LEVELS) or isinstance(each.categories, str) or pools(each) for each in _learners(step)
+    )
 
 
 def _learners(step: Estimator) -> list[Estimator]:
@@ -164,9 +177,24 @@ def _check_common(step: Estimator, flow: Flow, few: _Fewest) -> None:
         _check_encoder(step, flow, few)
 
 
+def _check_one_type(encoder: Estimator, flow: Flow) -> None:
+    """Refuse equal values of several types, True and 1: the first row decides which of them leaves."""
+    for j, name in enumerate(flow.table.names):
+        column, types = flow.table.column(j), dict[Any, set[type]]()
+        for value in plain_levels(column) if column.dtype == object else ():
+            plain = plain_level(value)
+            types.setdefault(plain, set()).add(type(plain))
+        if any(len(each) > 1 for each in types.values()):
+            raise UnsupportedModelError(
+                f"Column '{name}' has equal values of several types, True and 1 say, and {type(encoder).__name__} would "
+                "release the type of one of them. Give all cells of the column one type, and fit the model again."
+            )
+
+
 def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
+    _check_one_type(encoder, flow)
     if not isinstance(encoder.categories, str):
-        return
+        return  # names that were declared, and a feature for the pooled ones whether rows have them or not
     pooled = getattr(encoder, "infrequent_categories_", [None] * len(encoder.categories_))
     hidden = getattr(encoder, "handle_unknown", "error") == "infrequent_if_exist"
     for j, levels in enumerate(encoder.categories_):
@@ -175,12 +203,12 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
         nameless = plain_levels(pooled[j]) if hidden and pooled[j] is not None else []
         rare = [level for level in plain_levels(levels) if counts[level] < few.count and level not in nameless]
         if rare:
-            pools = _enough_pooled(values, rare, few)
+            enough = _enough_pooled(values, rare, few)
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has a category that only {counts[rare[0]]} of the {few.who} have, and "
-                f"{type(encoder).__name__} would release its name: declare the categories with categories=…, pool "
-                "rare ones with "
-                f"min_frequency={pools} and handle_unknown='infrequent_if_exist', or pass public='levels'."
+                f"{type(encoder).__name__} would release its name: declare the categories with categories=… and leave "
+                f"min_frequency and max_categories out, pool rare ones with min_frequency={enough} and "
+                "handle_unknown='infrequent_if_exist', or pass public='levels'."
             )
         hidden_levels = set(nameless)
         pooling = few.having([value in hidden_levels for value in values])[True]
@@ -188,17 +216,22 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has rare categories that only {pooling} of the {few.who} have, and "
                 f"{type(encoder).__name__} has a feature for them. That shows that such rows exist: declare the categories "
-                "with categories=…, unite them with another category, leave these rows out, or pass public='levels'."
+                "with categories=… and leave min_frequency and max_categories out, unite them with another category, leave "
+                "these rows out, or pass public='levels'."
             )
 
 
 def _enough_pooled(values: Sequence[Any], rare: Sequence[Any], few: _Fewest) -> int:
-    """The least ``min_frequency`` that pools the rare levels, and so many others that the pool hides who has one."""
-    rows = Counter(values)
-    least = max([few.count, *(rows[level] + 1 for level in rare)])
-    for found in sorted({least, *(count + 1 for count in rows.values() if count >= least)}):
+    """The least ``min_frequency`` that pools the rare levels, and so many others that the pool hides who has one.
+
+    With it no row, and no person, decides what is pooled.
+    """
+    rows, most = Counter(values), few.most
+    least = max([few.count, *(rows[level] + most + 1 for level in rare)])
+    for found in sorted({least, *(count + most + 1 for count in rows.values() if count + most >= least)}):
         pooled = {level for level, count in rows.items() if count < found}
-        if few.having([value in pooled for value in values])[True] >= few.count:
+        near = any(count - most < found <= count + most for count in rows.values())
+        if not near and few.having([value in pooled for value in values])[True] >= few.count:
             return found
     return least
 

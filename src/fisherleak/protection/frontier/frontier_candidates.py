@@ -25,7 +25,7 @@ from fisherleak.leakage.measurement import measurement
 from fisherleak.models import as_table, final_estimator
 from fisherleak.models.estimators import has_penalty
 from fisherleak.models.rebuilt import FEW
-from fisherleak.models.steps.levels import check_common_levels
+from fisherleak.models.steps.levels import check_common_levels, check_settled_levels
 from fisherleak.models.wrapper import fit_weighted
 from fisherleak.protection.calibrate.shapes import SHAPES
 from fisherleak.protection.certificates.declared_bounds import LABEL, allowed_in, with_gaps_filled
@@ -213,6 +213,7 @@ def polished(task: Task, penalty: float, weights: Vector | None) -> FittedModel:
     check_releasable(model)
     if task.public == "nothing":
         check_common_levels(model, as_table(X), FEW, task.groups)
+        check_settled_levels(model, as_table(X), task.groups)
     return measured_model(model, X, y, None, weights, True, task.declared)
 
 

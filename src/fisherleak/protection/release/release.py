@@ -36,7 +36,7 @@ from fisherleak.models.estimators import check_supported, set_parameters
 from fisherleak.models.rebuilt import FEW, PUBLIC, check_rebuildable, rebuilt, refuse_search
 from fisherleak.models.several import all_parameters, outputs_of
 from fisherleak.models.steps.imputers import noisy_fill
-from fisherleak.models.steps.levels import check_common_classes, check_common_levels
+from fisherleak.models.steps.levels import check_common_classes, check_common_levels, check_settled_levels
 from fisherleak.models.steps.scalers import (
     Scale,
     check_foldable,
@@ -89,16 +89,18 @@ def release(
     public : {"nothing", "levels", "preprocessing"}
         What is declared public of what a pipeline learned beside the model's parameters. "nothing": scalers are folded into
         the model, whose coefficients and intercept leave in raw units; what imputers fill in (means, medians) leaves as one
-        more noisy parameter for each column; categories of encoders must be declared (``categories=``), or counted with
-        ``rows``; other steps that learned something are refused by name. "levels": the same, with the categories that
-        encoders learned public. "preprocessing": all that the steps before the model learned is public, the paper's
-        assumption. Steps that hold rows or statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
+        more noisy parameter for each column; categories of encoders must be declared (``categories=``, without
+        ``min_frequency`` and ``max_categories``, where rows decide), or counted with ``rows``; other steps that learned
+        something are refused by name. "levels": the same, with the categories that encoders learned, or pooled, public.
+        "preprocessing": all that the steps before the model learned is public, the paper's assumption. Steps that hold rows or
+        statistics of labels (``KNNImputer``, ``SelectKBest``) are refused in any case.
     rows : (X, y), optional
         The rows that the model was fitted on, of which nothing is kept. For a pipeline whose encoders learned their categories:
         each category must have at least five rows, and so must each class. Rarer categories are pooled by the encoder
         (``min_frequency=5``, ``handle_unknown="infrequent_if_exist"``), at least five rows together; their names do not
-        leave. For a Fit with ``fl.ObjectivePerturbation`` of a loss other than the squared: it minimises the perturbed
-        objective on them. For an imputer with indicators: at least five rows lack each column that has one, and five have it.
+        leave. Encoders for which one row decides what is pooled are refused. For a Fit with ``fl.ObjectivePerturbation`` of a
+        loss other than the squared: it minimises the perturbed objective on them. For an imputer with indicators: at least five rows
+        lack each column that has one, and five have it.
     bounds : mapping, optional
         Of each column (low, high), declared: what an imputer fills gaps with is clipped to them after the draw, so that it is a
         plausible value. Columns that are not named keep the noisy value, which may be far outside.
@@ -182,6 +184,7 @@ def counted_levels(model: Estimator, X: Any, y: Any, public: str, person: Any = 
     table = as_table(X)
     whose = table.labels(person) if isinstance(person, str) else person
     check_common_levels(model, table, FEW, whose)
+    check_settled_levels(model, table, whose)
     check_common_classes(model, y, FEW, whose)
     return public if table.lazy else "levels"
 

@@ -196,6 +196,11 @@ def _with_part(found: CardColumns, step: Any, names: list[str]) -> CardColumns:
         found = replace(found, categories=(*found.categories, *names), rare=max(rare, found.rare))
         if isinstance(step.categories, str):
             return found
+        if rare:
+            raise UnsupportedModelError(
+                f"OneHotEncoder with min_frequency={step.min_frequency!r} and categories that are declared cannot be on a "
+                f"model card yet: leave min_frequency out. {WITHOUT}"
+            )
         own = zip(names, step.categories, strict=True)
         levels = tuple((name, tuple(str(level) for level in known)) for name, known in own)
         return replace(found, levels=(*found.levels, *levels))

@@ -23,9 +23,7 @@ from fisherleak.tables.read.workbook import FEW_DECIDE, TYPED_CELLS, chosen_shee
 
 __all__ = ["SEVERAL_TYPES", "ForeignTable", "foreign_table"]
 
-SEVERAL_TYPES = (
-    "{} cannot be read as a table: the column '{}' holds values of several types. Make them numbers, or text."
-)
+SEVERAL_TYPES = "The column '{}' of {} holds values of several types. Make them numbers, or text."
 
 EXCEL, OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 ARROW, FEATHER = b"ARROW1", b"FEA1"
@@ -150,7 +148,7 @@ def _cells(column: Any, source: str) -> Any:
     cells = [None if cell is None or cell != cell else cell for cell in column]
     kinds = {type(cell) for cell in cells if cell is not None}
     if bool in kinds and len(kinds) > 1:  # Arrow takes some for numbers
-        raise InvalidInputError(SEVERAL_TYPES.format(source, str(column.name)[:80]))
+        raise InvalidInputError(SEVERAL_TYPES.format(str(column.name)[:80], source))
     if kinds == {int, float}:
         cells = [cell if cell is None else float(cell) for cell in cells]
     return pandas.Series(cells, column.index, dtype=object)

@@ -194,8 +194,8 @@ def from_frame(frame: TableLike, source: str = "a table") -> RawTable:
     except (TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException) as error:
         found = MIXED.search(str(error))
         if found:  # the complaint holds a cell
-            raise InvalidInputError(SEVERAL_TYPES.format(source, found[1][:80])) from None
-        raise InvalidInputError(f"{source} cannot be read as a table: {_first_line(error)}.") from None
+            raise InvalidInputError(SEVERAL_TYPES.format(found[1][:80], source)) from None
+        raise InvalidInputError(f"{source} cannot be read: {_first_line(error)}.") from None
     names, notes = _named([str(name) for name in table.column_names], source)
     if table.num_rows == 0:
         raise InvalidInputError(f"{source} has no rows: there is nothing to learn from.")
