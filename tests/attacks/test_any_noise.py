@@ -232,7 +232,7 @@ def test_densities_that_cannot_rank_are_refused_by_name(monkeypatch: pytest.Monk
     attack = problem().attack(use_prior=True)
     for wrong in (lambda self, b: np.full(b.shape[:-1], np.nan), lambda self, b: np.zeros(b.shape)):
         monkeypatch.setattr(fl.Laplace, "log_density", wrong)
-        with pytest.raises(fl.InvalidInputError, match=r"Laplace\.log_density must give a number below infinity"):
+        with pytest.raises(fl.InvalidInputError, match=r"Laplace\.log_density must give one number below infinity"):
             attack.accuracy(fl.Laplace(1.0), draws=3)
 
 

@@ -67,7 +67,7 @@ def test_what_is_no_label_is_refused_by_name() -> None:
     with pytest.raises(fl.InvalidInputError, match="values must cover every attacked row"):
         fl.attacks.Prior(model, TABLE, three, "label", values=["high", "low"])
     several = fl.minimise(X, np.column_stack([DOSE, counts]))
-    with pytest.raises(fl.InvalidInputError, match="y has 2 numbers: name the one under attack"):
+    with pytest.raises(fl.InvalidInputError, match="y has 2 outputs: name the one under attack"):
         fl.attacks.Prior(several, X, np.column_stack([DOSE, counts]), "label")
     bad: Any
     for bad in (("label", 2), ("dose", 0), ("label",)):

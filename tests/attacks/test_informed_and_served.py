@@ -64,7 +64,7 @@ def test_shares_the_moves_of_another(linked: tuple[object, pd.DataFrame, np.ndar
 
 
 def test_a_prior_of_one_s_own_is_refused(linked: tuple[object, pd.DataFrame, np.ndarray]) -> None:
-    with pytest.raises(fl.InvalidInputError, match="learns its own prior"):
+    with pytest.raises(fl.InvalidInputError, match="learns one for each row"):
         fl.attacks.Informed(*linked, "smoker", prior=[0.5, 0.5])
     with pytest.raises(fl.InvalidInputError, match="no option 'use_prior'"):
         fl.attacks.Informed(*linked, "smoker", use_prior=True)

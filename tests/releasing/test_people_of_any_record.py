@@ -199,7 +199,7 @@ def test_too_few_people_are_told_how_many_would_do(tmp_path: Path) -> None:
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"rows_per_person": None}, {}, r"`person` \('worker'\) with `eta` needs `rows_per_person` too"),
-    ({}, {"person": None}, "`rows_per_person` is 4: it goes with `person`.*give `person`"),
+    ({}, {"person": None}, "`rows_per_person` is 4, and it needs `person`.*give `person`"),
     ({"over": "max"}, {}, "`rows_per_person` is 4.*leave out `noise` or `over`"),
     ({"eta": None, "noise": 1.0}, {}, "`rows_per_person` is 4.*leave out `noise` or `over`"),
 ]

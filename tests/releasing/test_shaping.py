@@ -135,7 +135,7 @@ def test_a_shape_from_rows_in_other_units_is_that_of_raw_parameters() -> None:
         ({"shape": "round"}, "`shape` must be one of least-loss, isotropic, hessian; got 'round'"),
         ({"shape": "hessian", "eta": None, "noise": 1.0}, "`shape` goes with a limit `eta`"),
         ({"shape": "isotropic", "shape_from": TABLE}, "`shape_from` names public rows"),
-        ({"shape": "least-loss", "eta": 1e-3}, "cannot hold with `shape='least-loss'`"),
+        ({"shape": "least-loss", "eta": 1e-3}, "cannot be certified with `shape='least-loss'`"),
         ({"shape_from": TABLE.drop(columns="age")}, "has no column 'age'"),
         (
             {"shape_from": TABLE},

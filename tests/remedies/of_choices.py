@@ -107,7 +107,7 @@ OF_CHOICES: list[Remedy] = [
         {"pass the noise's `shape`": {"shape": vars(fl.calibrate(LEAK, 1.0, shape=PUBLIC))["shape"]}},
     ),
     Remedy(
-        "The bound of every candidate without weights is next to one that is refused",
+        "The bound of every candidate without weights is nearly too loose to be used",
         chosen,
         {},
         {"declare narrower bounds": {"wide": 12.0}, "larger penalties": {"penalties": (300.0, 1000.0)}},
@@ -191,7 +191,7 @@ OF_CHOICES: list[Remedy] = [
         },
     ),
     Remedy(
-        "eta of {eta} cannot hold with `shape={shape}`",
+        "eta of {eta} cannot be certified with `shape={shape}`",
         lambda shape="hessian", l2=10.0, rows=60: fl.calibrate(
             measured(fl.minimise(A := np.resize(X, (rows, 3)), b := np.resize(Y, rows), l2=l2), A, b),
             0.01,
@@ -365,7 +365,7 @@ OF_CHOICES: list[Remedy] = [
         {"use fewer rows or columns": {"X": X[:20], "y": Y[:20]}, "account='weights-fixed'": None},
     ),
     Remedy(
-        "needs an eta above zero for every row, even at a residual of zero.",
+        "needs an eta above zero for every row, even if its residual were zero.",
         even,
         {"X": np.vstack([X, np.zeros((1, 3))]), "y": np.append(Y, 0.0), "estimator": Ridge(1.0, fit_intercept=False)},
         {"leave such rows out": {"X": X, "y": Y}, "account='weights-fixed'": None},
@@ -388,7 +388,7 @@ OF_CHOICES: list[Remedy] = [
         {"over='max'": None},
     ),
     Remedy(
-        "Membership is not known for this noise: its covariance, shape='{shape}', was computed from the rows and {rule}.",
+        "Membership is not known for this noise: its covariance, shape='{shape}', was computed from the rows. {rule}.",
         lambda public="nothing": (
             (own := measured(fitted(StandardScaler(), Ridge(1.0)), public=public))
             .with_noise(fl.calibrate(own, 1.0, shape="least-loss"))
@@ -398,7 +398,7 @@ OF_CHOICES: list[Remedy] = [
         {"public='preprocessing'": None},
     ),
     Remedy(
-        "and is computed again without a row {where}. Or use shape='isotropic'.",
+        "What it is without a row is known {where}use shape='isotropic'.",
         lambda shape="hessian": (
             (own := measured(LogisticRegression(tol=1e-10).fit(X, K), y=K))
             .with_noise(fl.calibrate(own, 1.0, shape=shape))

@@ -92,9 +92,9 @@ LINES = [
         },
     ),
     Line(
-        "`attribute` is the column that the limit `eta` is on",
+        "`attribute` goes with a limit `eta`: leave `attribute` out",
         f"{RELEASE} --noise 1 --attribute a",
-        {"--eta": f"{RELEASE} --eta 1 --attribute a"},
+        {"leave --attribute out": None, "give --eta": f"{RELEASE} --eta 1 --attribute a"},
     ),
     Line(
         "`balance` cannot be given with `over='any-record'`",

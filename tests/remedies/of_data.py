@@ -236,7 +236,7 @@ OF_DATA: list[Remedy] = [
         {"pass the queries that are asked": {"X_query": X[:2]}},
     ),
     Remedy(
-        "and what they are filled with is counted with the model: such answers are measured with public='preprocessing'",
+        "of X_query has missing values, and an imputer counted with public='nothing' would fill them.",
         lambda X_query, **options: asked(
             X_query,
             measured(fitted(SimpleImputer(), Ridge(1.0), X=GAPPED), GAPPED, public="nothing")
@@ -244,7 +244,7 @@ OF_DATA: list[Remedy] = [
             else measured(fitted(SimpleImputer(), Ridge(1.0), X=GAPPED), GAPPED, **options),
         ),
         {"X_query": GAPPED[:2]},
-        {"public='preprocessing'": None, "Pass complete queries": {"X_query": X[:2]}},
+        {"public='preprocessing'": None, "Pass queries without missing values": {"X_query": X[:2]}},
     ),
     Remedy(
         "The model was fitted on {fit.n} rows and {fit.coef.shape[-1]} columns; got",
@@ -253,7 +253,7 @@ OF_DATA: list[Remedy] = [
         {"Pass the training data": {"X": X, "y": Y}},
     ),
     Remedy(
-        "numbers in y; got {data.y.shape[1]}. Pass the training data.",
+        "outputs in y; got {data.y.shape[1]}. Pass the training data.",
         measured,
         {"model": minimised(y=np.column_stack([Y, -Y]), l2=0.1), "y": np.column_stack([Y, Y, Y])},
         {"Pass the training data": {"y": np.column_stack([Y, -Y])}},

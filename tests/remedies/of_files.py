@@ -219,10 +219,10 @@ OF_FILES: list[Remedy] = [
         {"leave out --of": {"options": "--released m.skops"}, "--released": {"options": "--of label"}},
     ),
     Remedy(
-        "A label is drawn from the model's own probability, without `noise`",
+        "A score or a probability needs `noise`",
         without_noise,
         {"of": "score"},
-        {"a score or a probability needs `noise`": {"noise": 1.0}},
+        {"A score or a probability needs `noise`": {"noise": 1.0}},
     ),
     Remedy(
         "has no number in row {int(wrong[0]) + 1}: a query without it has no answer.",
@@ -231,14 +231,14 @@ OF_FILES: list[Remedy] = [
         {"Leave such rows out": {"queries": T.drop(index=3)}},
     ),
     Remedy(
-        "`released` is for models of one output here: give `noise` for answers of several.",
+        "`released` cannot be given for a model of several outputs: give `noise` in its place.",
         answered,
         {
             "options": "--of score --released m.skops",
             "table": T.assign(y=np.resize(["r", "s", "t"], N)),
             "first": RELEASE,
         },
-        {"give --noise for answers of several": {"options": "--of score --noise 1"}},
+        {"give --noise in its place": {"options": "--of score --noise 1"}},
     ),
     Remedy(
         "and the model takes numbers there: write numbers.",

@@ -81,7 +81,7 @@ OF_GATES: list[Remedy] = [
         },
     ),
     Remedy(
-        "takes the target '{target.name}' as another kind than its values suggest",
+        "gives the target '{target.name}' another kind than its values suggest",
         gate,
         {"policy": EVERY, "table": THREE, "options": f"{WIDE} --bounds y=-9:9 --model linear", "bounded": False},
         {

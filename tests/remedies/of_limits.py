@@ -90,7 +90,7 @@ CALIBRATED: list[Remedy] = [
         {"over='any-record'": None},
     ),
     Remedy(
-        "person goes with over='max' and no groups, rows_per_person with over='any-record'.",
+        "person and rows_per_person go together with over='any-record'; got",
         calibrated,
         {"person": PAIRS, "rows_per_person": 2},
         {"use over='person' with groups=": lambda: calibrated(over="person", groups=PAIRS)},
@@ -194,7 +194,7 @@ CALIBRATED: list[Remedy] = [
         {"declare wider ones": {"bounds": BOUNDS}},
     ),
     Remedy(
-        "bounds of 'label' are the classes where a model classifies: leave them out.",
+        "bounds of 'label' cannot be given for a classifier, whose labels are its classes: leave them out.",
         calibrated,
         {"leakage": measured(fitted(LogisticRegression(C=0.01), y=C), y=C), "over": "any-record", "bounds": BOUNDS},
         {"leave them out": {"bounds": {name: BOUNDS[name] for name in ("x0", "x1", "x2")}}},

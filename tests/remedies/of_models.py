@@ -131,10 +131,10 @@ MEASURED: list[Remedy] = [
         {"clip=False": None},
     ),
     Remedy(
-        "RobustScaler(unit_variance=True) cannot be folded into the model: leave it out.",
+        "RobustScaler(unit_variance=True) cannot be folded into the model: leave unit_variance out.",
         lambda **options: folded(RobustScaler(**options)),
         {"unit_variance": True},
-        {"leave it out": lambda: folded(RobustScaler())},
+        {"leave unit_variance out": None},
     ),
     Remedy(
         "Centring cannot be folded into a model without a free intercept",
@@ -353,7 +353,7 @@ ATTACKED: list[Remedy] = [
         {"leave rows out": None},
     ),
     Remedy(
-        "is not for {person}. Attack another column, or rows one by one, without groups=.",
+        "has several for {person}. Attack another column, or rows one by one, without groups=.",
         attacked,
         {"kind": fl.attacks.WhiteBox, "groups": PAIRS},
         {"without groups=": lambda: attacked(fl.attacks.WhiteBox)},

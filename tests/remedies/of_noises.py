@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from remedies.of_models import (
     LEAK,
     LOGISTIC,
     NOISE,
+    PAIRED,
     PAIRS,
     RIDGE,
     WEIGHTS,
@@ -34,6 +36,7 @@ from remedies.table import Remedy
 G = fl.Gaussian(1.0)
 POSTERIOR: Any = fl.Posterior(0.3)
 Q = X[:4]
+PAIRED_FIT = fl.minimise(PAIRED, Y, l2=0.1)
 COUNTS = np.random.default_rng(2).poisson(2.0, 60)
 TWO = np.column_stack([Y, -Y + X[:, 0]])
 SOFTMAX: dict[str, Any] = {"y": K, "loss": "softmax"}
@@ -132,13 +135,13 @@ OF_NOISES: list[Remedy] = [
         "SampledLabels of counts needs queries with scores between",
         of_label,
         {"X_query": 1e4 * Q, "y": COUNTS, "loss": "poisson"},
-        {"Drop it": {"X_query": Q}, "use fisherleak.Answers with noise": {"of": "score", "noise": G}},
+        {"Drop such queries": {"X_query": Q}, "use fisherleak.Answers with noise": {"of": "score", "noise": G}},
     ),
     Remedy(
-        "times the noise scale if that is below one. Row {row} is larger. Drop it.",
+        "of X_query has a value beyond {LARGEST_QUERY * min(scale, 1.0)} behind the preprocessing: drop it.",
         of_label,
         {"X_query": 1e200 * Q, "of": "score", "noise": G},
-        {"Drop it": {"X_query": Q}},
+        {"drop it": {"X_query": Q}},
     ),
     Remedy(
         "needs the softmax loss, which gives probabilities of classes",
@@ -267,7 +270,7 @@ OF_NOISES: list[Remedy] = [
         {"fit one class against the rest": {"y": (K == 0) * 1, "loss": "logistic"}},
     ),
     Remedy(
-        "noise of answers must be known to be independent here: Gaussian without `shape`, Laplace or Bounded.",
+        "noise must be known to be independent between answers: use Gaussian without `shape`, Laplace or Bounded.",
         lambda noise: fl.queries_until(LEAK, Q, noise, eta=1.0),
         {"noise": fl.Gaussian(1.0, np.eye(4) + 0.1)},
         {"Gaussian without `shape`": {"noise": G}, "Laplace": {"noise": fl.Laplace(1.0)}}
@@ -320,10 +323,13 @@ OF_NOISES: list[Remedy] = [
         {"Measure with public='preprocessing'": {"public": "preprocessing"}},
     ),
     Remedy(
-        "Informed learns its own prior of each row; WhiteBox(..., prior=P, use_prior=True) takes one of shape (n, k).",
+        "Informed takes no prior, because it learns one for each row: leave prior out.",
         guessed,
         {"kind": fl.attacks.Informed, "prior": np.full((60, 3), 1 / 3)},
-        {"WhiteBox(..., prior=P, use_prior=True)": {"kind": fl.attacks.WhiteBox, "use_prior": True}},
+        {
+            "leave prior out": None,
+            "use WhiteBox(..., prior=P, use_prior=True)": {"kind": fl.attacks.WhiteBox, "use_prior": True},
+        },
     ),
     Remedy(
         "released is no release of this model:",
@@ -332,12 +338,12 @@ OF_NOISES: list[Remedy] = [
         {"Pass the model that release returned": {"released": fl.release(fitted(Ridge(1.0), X=CODED), NOISE)}},
     ),
     Remedy(
-        "released has its scalers folded in, and this attacker takes scales and centres as public",
+        "The scalers of released are folded into its coefficients, and this attacker takes scales and centres as public",
         lambda public="nothing": fl.attacks.WhiteBox(STEPS, CODED, Y, 3).infer(fl.release(STEPS, NOISE, public=public)),
         {},
         {
             "Attack a release with public='preprocessing'": {"public": "preprocessing"},
-            "measure this one with public='nothing'": lambda: measured(STEPS, CODED, public="nothing"),
+            "measure this release with public='nothing'": lambda: measured(STEPS, CODED, public="nothing"),
         },
     ),
     Remedy(
@@ -352,7 +358,7 @@ OF_NOISES: list[Remedy] = [
         },
     ),
     Remedy(
-        "numbers: name the one under attack, attribute=('{LABEL}', 0)",
+        "outputs: name the one under attack, attribute=('{LABEL}', 0)",
         lambda at: fl.attacks.WhiteBox(fitted(Ridge(1.0), y=SIGNED), X, SIGNED, at, values=[-1.0, 1.0]),
         {"at": "label"},
         {"attribute=('label', 0)": {"at": ("label", 0)}},
@@ -376,16 +382,28 @@ OF_NOISES: list[Remedy] = [
         },
     ),
     Remedy(
-        "whose covariance the rows decide is attacked for models of one output only: use shape='isotropic'.",
+        "Membership under such noise is attacked for models of one output only: use shape='isotropic'.",
         lambda y=K, shape="hessian": members(fl.calibrate(measured(MANY, y=K), 1.0, shape=shape), MANY, K),
         {},
         {"shape='isotropic'": None},
     ),
     Remedy(
-        "has no likelihood here without several rows: attack rows one by one, without groups=.",
+        "is known when one row is removed, not when several are: attack rows one by one, without groups=.",
         lambda **options: fl.attacks.Membership(fit(), X, Y, **options).simulate(POSTERIOR),
         {"groups": PAIRS},
         {"without groups=": lambda: fl.attacks.Membership(fit(), X, Y).simulate(POSTERIOR)},
+    ),
+    Remedy(
+        "is known when one row changes, not when several do: attack rows one by one, without groups=.",
+        lambda **options: fl.attacks.WhiteBox(PAIRED_FIT, PAIRED, Y, 3, **options).accuracy(POSTERIOR),
+        {"groups": PAIRS},
+        {"without groups=": lambda: fl.attacks.WhiteBox(PAIRED_FIT, PAIRED, Y, 3).accuracy(POSTERIOR)},
+    ),
+    Remedy(
+        "is not known if the penalty shrinks when a row is removed",
+        lambda: fl.attacks.Membership(replace(fit(), per_row=True), X, Y).simulate(POSTERIOR),
+        {},
+        {"use accuracy(noise)": lambda: fl.attacks.Membership(replace(fit(), per_row=True), X, Y).accuracy(POSTERIOR)},
     ),
     Remedy(
         "{name} and groups cannot both be given: leave {name} out.",

@@ -123,10 +123,24 @@ def by_rule(**options: Any) -> Any:
 
 OF_OTHERS: list[Remedy] = [
     Remedy(
-        "needs the values of a Dask array in memory: call compute() on it first",
+        "its values are needed in memory: call compute() on it first",
         host,
         {"x": LAZY},
         {"call compute() on it first": lambda: host(LAZY.compute())},
+    ),
+    Remedy(
+        "public='nothing' needs rows in memory, and X is a Dask array: pass X.compute()",
+        lambda X=LAZY, public="nothing": fl.measure(
+            make_pipeline(StandardScaler(), Ridge(1.0)).fit(LAZY.compute(), Y), X, Y, NOISE, public=public
+        ).per_example(),
+        {},
+        {"pass X.compute()": {"X": LAZY.compute()}, "public='preprocessing'": None},
+    ),
+    Remedy(
+        "Gradients of a scikit-learn model are measured about the columns of its table: leave attributes out.",
+        lambda **options: fl.gradients(RIDGE, X, Y, NOISE, **options),
+        {"attributes": ["a", "b", "c"]},
+        {"leave attributes out": None},
     ),
     Remedy(
         "needs to know how queries become features",

@@ -83,7 +83,7 @@ OF_PEOPLE: list[Remedy] = [
         {"fit with a smaller tol, 1e-10 say": {"tol": 1e-10}},
     ),
     Remedy(
-        "has a category that would be rare, or common, without one row or person.",
+        "one row or person decides whether a category is rare.",
         gate,
         {"model": encoded(min_frequency=80), "X": KINDS},
         {

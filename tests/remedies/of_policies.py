@@ -158,7 +158,7 @@ OF_POLICIES: list[Remedy] = [
         {"Leave it out": {"options": ""}, "write na = [": {"policy": AGE + '[require]\nna = ["50.0"]\n'}},
     ),
     Remedy(
-        "states a kind of the target '{design.target.name}': its model decides it. Write model under [require] instead.",
+        "states a kind of the target '{design.target.name}', and the kind of a target follows from the model. Write model under [require] instead.",
         gate,
         {"policy": AGE + '[columns.y]\nkind = "number"\nmax_revealed = 0.99\n'},
         {"Write model under [require]": {"policy": AGE + '[require]\nmodel = "linear"\n', "options": "--model linear"}},
@@ -203,7 +203,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "other last rows might be left out as totals of those above, or kept.",
+        "other last rows might be taken for totals and left out, or none.",
         gate,
         {"policy": MEMBERS, "table": with_total()},
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},
@@ -299,7 +299,7 @@ OF_POLICIES: list[Remedy] = [
         {"--drop town": {"options": "--drop town"}},
     ),
     Remedy(
-        "It would be measured as a number, without attacks",
+        "The column would be measured as a number, without attacks",
         gate,
         {"policy": EVERY, "table": changed(SHAKEN)},
         {
@@ -323,7 +323,7 @@ OF_POLICIES: list[Remedy] = [
         },
     ),
     Remedy(
-        "values of the target '{target.name}', or almost one",
+        "values of the target '{target.name}', exactly or nearly",
         gate,
         {"policy": "[label]\nmax_revealed = 0.99\n", "table": PEOPLE.assign(y=SHAKEN)},
         {
@@ -438,7 +438,7 @@ OF_POLICIES: list[Remedy] = [
         {"Use strategy='mean'": lambda: filled("mean"), "'median'": lambda: filled("median")},
     ),
     Remedy(
-        "(add_indicator=True): the model uses who lacks a value, and no rule counts that.",
+        "(add_indicator=True): the model uses whether a value is missing, and no rule counts that.",
         filled,
         {"add_indicator": True},
         {"Use add_indicator=False": {"add_indicator": False}},

@@ -100,12 +100,12 @@ OF_RELEASES: list[Remedy] = [
         {"noise=fisherleak.Gaussian(scale)": {"noise": fl.Gaussian(1.0)}},
     ),
     Remedy(
-        "is attacked by its likelihood for models of one output: fit one, or use noise on the parameters",
+        "is known for models of one output only: fit one output, or use noise on the parameters",
         lambda y=K, loss="softmax", noise=None: WHITE(fl.minimise(CODED, y, loss, 0.1), CODED, y, 3).accuracy(
             noise or POSTERIOR
         ),
         {},
-        {"fit one": {"y": Y, "loss": "squared"}, "fisherleak.Gaussian": {"noise": G}},
+        {"fit one output": {"y": Y, "loss": "squared"}, "fisherleak.Gaussian": {"noise": G}},
     ),
     Remedy(
         "Moves of {self._given.shape[0]} parameters for",
@@ -118,7 +118,7 @@ OF_RELEASES: list[Remedy] = [
         {"attack fewer rows with rows=": {"rows": [0, 1]}},
     ),
     Remedy(
-        "accuracy is limited in closed form, for normal noise and up to",
+        "A limit on accuracy is known for normal noise and up to",
         lambda **options: WHITE(FIVE_FIT, FIVE, Y, 3, **options).certain_accuracy(G),
         {},
         {

@@ -267,7 +267,7 @@ OF_TABLES: list[Remedy] = [
         {"use a larger unit": {"t": T}},
     ),
     Remedy(
-        "has no values beyond {1 / EXTREME}: use a smaller unit.",
+        "has only values below {1 / EXTREME} in size: use a smaller unit.",
         ran,
         {"t": T.assign(a=T.a * 1e-200)},
         {"use a smaller unit": {"t": T}},
@@ -324,7 +324,7 @@ OF_TABLES: list[Remedy] = [
         },
     ),
     Remedy(
-        "it goes with `person` and a limit `eta` for any record within the bounds",
+        "it needs `person` and a limit `eta` for any record within the bounds",
         ran,
         {
             "line": f"{ANYONE} --rows-per-person 2",
@@ -332,7 +332,7 @@ OF_TABLES: list[Remedy] = [
         },
         {
             "give --person": {"line": f"{ANYONE} --rows-per-person 2 --person who"},
-            "leave it out": {"line": ANYONE.replace("--out", "--drop who --out")},
+            "leave --rows-per-person out": {"line": ANYONE.replace("--out", "--drop who --out")},
         },
     ),
     Remedy(
@@ -348,7 +348,7 @@ OF_TABLES: list[Remedy] = [
         {"--missing drop": {"line": f"{RELEASE} --ledger l.json --missing drop"}},
     ),
     Remedy(
-        "asks nothing of them: leave one out.",
+        "does not use them: leave one out.",
         ran,
         {"line": f"{RELEASE.replace('--noise', '--eta')} --shape isotropic --shape-from p.csv", "p_csv": -T},
         {"leave one out": {"line": f"{RELEASE.replace('--noise', '--eta')} --shape-from p.csv"}},
@@ -406,7 +406,7 @@ OF_TABLES: list[Remedy] = [
         {"Leave such rows out": {"queries": CODES[1:]}},
     ),
     Remedy(
-        "holds whole numbers of 16 digits or more beside others, and is read with 15 digits.",
+        "holds whole numbers of 16 digits or more, and its other cells make it read with 15 digits.",
         ran,
         {"line": f"{RELEASE} --category code", "t": T.assign(code=[0.5, *LONG_CODES])},
         {

@@ -191,7 +191,7 @@ def host(x: Array) -> np.ndarray:
         return np.asarray(x)
     if is_lazy(x):
         raise InvalidInputError(
-            "This needs the values of a Dask array in memory: call compute() on it first, where it fits."
+            "An array is a Dask array, and its values are needed in memory: call compute() on it first, if it fits."
         )
     library: Any = namespace(x)
     return np.from_dlpack(x.to_device(library.Device("CPU_DEVICE")) if hasattr(library, "Device") else x)

@@ -44,7 +44,7 @@ def check_limit(eta: Any) -> float:
     if not SMALLEST_LIMIT <= limit <= LARGEST_LIMIT:
         raise InvalidInputError(
             f"eta must be from {SMALLEST_LIMIT:g} to {LARGEST_LIMIT:g}, so that some noise of a finite scale meets the limit; "
-            f"got {limit:g}. Bring labels and columns to units of about one."
+            f"got {limit:g}. Rescale labels and columns so that typical values are about 1."
         )
     return limit
 

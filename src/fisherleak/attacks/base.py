@@ -513,8 +513,8 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
         return theta
     if not by_answers:
         raise UnsupportedModelError(
-            "released has its scalers folded in, and this attacker takes scales and centres as public. Attack a release "
-            "with public='preprocessing', or measure this one with public='nothing'."
+            "The scalers of released are folded into its coefficients, and this attacker takes scales and centres as "
+            "public. Attack a release with public='preprocessing', or measure this release with public='nothing'."
         )
     _, scales = neutral(model)
     estimator = final_estimator(model)

@@ -285,7 +285,7 @@ def people_of(target: Candidates, groups: Any) -> Candidates:
         own = np.asarray(column)[rows]
         if np.any(own != own[0]):
             raise InvalidInputError(
-                f"groups needs a column that is the same in all rows of a person; '{target.name}' is not for {person!r}. "
+                f"groups needs a column with one value in all rows of a person; '{target.name}' has several for {person!r}. "
                 "Attack another column, or rows one by one, without groups=."
             )
     sets = list(members.values())
@@ -310,7 +310,7 @@ def _output(attribute: Any, table: Table, y: Array) -> int | None:
         if not several:
             return 0
         raise InvalidInputError(
-            f"y has {y.shape[1]} numbers: name the one under attack, attribute=('{LABEL}', 0) to ('{LABEL}', {y.shape[1] - 1})."
+            f"y has {y.shape[1]} outputs: name the one under attack, attribute=('{LABEL}', 0) to ('{LABEL}', {y.shape[1] - 1})."
         )
     if not isinstance(attribute, tuple):
         return None

@@ -70,7 +70,8 @@ class Informed(WhiteBox):
     ) -> None:
         if "prior" in options:
             raise InvalidInputError(
-                "Informed learns its own prior of each row; WhiteBox(..., prior=P, use_prior=True) takes one of shape (n, k)."
+                "Informed takes no prior, because it learns one for each row: leave prior out. To give one of shape (n, k), "
+                "use WhiteBox(..., prior=P, use_prior=True)."
             )
         known = {name: options.pop(name, None) for name in ("values", "sample_weight", "rows")}
         if options:
@@ -183,8 +184,8 @@ class Served(WhiteBox):
     def certain_accuracy(self, noise: Noise) -> Array:
         """Refused: there is no closed form to be certain of."""
         raise InvalidInputError(
-            "Served is simulated, and a limit on its accuracy would not be certain: calibrate with WhiteBox, and serve fewer "
-            "digits."
+            "Served is simulated, and a limit on its accuracy would not be certain. Calibrate with WhiteBox in its place, or "
+            "serve answers of fewer digits."
         )
 
     def _against_noise(self, noise: Noise, draws: int, random_state: Any) -> Outcome:

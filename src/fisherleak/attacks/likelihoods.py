@@ -113,8 +113,8 @@ def log_density(noise: Noise, b: Vector) -> Vector:
     found = np.asarray(noise.log_density(b))
     if found.shape != b.shape[:-1] or not np.all(found < np.inf):
         raise InvalidInputError(
-            f"{type(noise).__name__}.log_density must give a number below infinity for each noise vector, shape "
-            f"{b.shape[:-1]} for {b.shape}; got shape {found.shape}."
+            f"{type(noise).__name__}.log_density must give one number below infinity for each noise vector. For vectors of "
+            f"shape {b.shape} that is shape {b.shape[:-1]}; got {found.shape}."
         )
     return found
 
@@ -306,8 +306,8 @@ class ShapedLikelihood:
         name = type(mechanism).__name__
         if fit.loss.several:
             raise InvalidInputError(
-                f"{name} is attacked by its likelihood for models of one output: fit one, or use noise on the parameters, "
-                "fisherleak.Gaussian."
+                f"The likelihood under {name} is known for models of one output only: fit one output, or use noise on the "
+                "parameters, fisherleak.Gaussian."
             )
         check_squared(fit, name)
         chosen = np.asarray(host(rows))

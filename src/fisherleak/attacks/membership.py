@@ -192,8 +192,8 @@ class Membership:
         own = self._jacobian
         if own.several:
             raise InvalidInputError(
-                f"{type(noise).__name__} whose covariance the rows decide is attacked for models of one output only: use "
-                "shape='isotropic'."
+                f"The covariance of this {type(noise).__name__} depends on the rows. Membership under such noise is attacked "
+                "for models of one output only: use shape='isotropic'."
             )
         if not is_self_shaped(noise):
             return reshaped_by(own, noise, int(self.rows.shape[0]))
@@ -330,13 +330,13 @@ class Membership:
             return NormalLikelihood.of(self._reshaped(mechanism), host(own.fit.theta), sets)
         if self._sets is not None:
             raise InvalidInputError(
-                f"{type(mechanism).__name__} has no likelihood here without several rows: attack rows one by one, without "
-                "groups=."
+                f"The likelihood under {type(mechanism).__name__} is known when one row is removed, not when several are: "
+                "attack rows one by one, without groups=."
             )
         if own.fit.per_row and own.fit.l2 > 0:
             raise InvalidInputError(
-                f"{type(mechanism).__name__} has no likelihood here if the penalty shrinks when a row is removed (the "
-                "fit's `per_row` is True): accuracy(noise) counts that for the squared loss."
+                f"The likelihood under {type(mechanism).__name__} is not known if the penalty shrinks when a row is removed "
+                "(the fit's `per_row` is True). For the squared loss, use accuracy(noise), which counts that."
             )
         return likelihood_of(mechanism, own.fit, own.X, own.y, self.rows)
 

@@ -177,7 +177,7 @@ class WhiteBox(Attacker):
             )
         if not self._has_closed_form(noise):
             raise InvalidInputError(
-                f"accuracy is limited in closed form, for normal noise and up to {MOST} candidates; {self.target.name} has "
+                f"A limit on accuracy is known for normal noise and up to {MOST} candidates; '{self.target.name}' has "
                 f"{self.target.k}. Name fewer with values=, or limit eta."
             )
         if self.use_prior:
@@ -263,7 +263,8 @@ class WhiteBox(Attacker):
         """The same by the likelihood of a mechanism whose noise the data shape."""
         if self.target.members is not None:
             raise InvalidInputError(
-                f"{type(noise).__name__} has no likelihood here of several rows that change together: attack rows one by one."
+                f"The likelihood under {type(noise).__name__} is known when one row changes, not when several do: attack rows "
+                "one by one, without groups=."
             )
         target, moves, log_prior = self.target, host(delta), self._log_prior
         likelihood = likelihood_of(noise, target.fit, target.features, target.y, target.rows)

@@ -162,8 +162,8 @@ def answers_with_noise(trained: Trained, queries: RawTable, noise: float | Noise
         raise InvalidInputError(f"`of` must be one of {', '.join(ANSWERED)}; got {of!r}.")
     if (noise is None) != (of == "label"):
         raise InvalidInputError(
-            "A label is drawn from the model's own probability, without `noise`; a score or a probability needs `noise`: an "
-            "answer without noise reveals without limit."
+            f"`of` is {of!r}. A score or a probability needs `noise`, because an answer without noise reveals without limit. A "
+            "label is drawn from the model's own probability: leave `noise` out."
         )
     if of != "score" and not (trained.design.target.classes or (of == "label" and has_law(trained.fit.loss))):
         raise InvalidInputError(
@@ -200,7 +200,7 @@ def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
     """W, (p, p), with W^T W the information about the parameters for centred rows."""
     fit = trained.fit
     if fit.coef.ndim != 1:
-        raise InvalidInputError("`released` is for models of one output here: give `noise` for answers of several.")
+        raise InvalidInputError("`released` cannot be given for a model of several outputs: give `noise` in its place.")
     X = with_constant(np.unique(features, axis=0), fit.intercept is not None, None)
     p = X.shape[1]
     root = noise.unit_information_root(p)
@@ -222,7 +222,9 @@ def _projected(trained: Trained, features: Vector, noise: Noise) -> Vector:
 
 def _check_rows(trained: Trained) -> None:
     if trained.design.lazy:
-        raise InvalidInputError("Answers are checked against rows in memory: take fewer rows, or a machine with more.")
+        raise InvalidInputError(
+            "Answers are checked against rows in memory: take fewer rows, or a machine with more memory."
+        )
     if trained.design.people is not None:
         raise InvalidInputError("`person` cannot be given here: answers are checked against single rows. Leave it out.")
 

@@ -421,8 +421,8 @@ def _releases(measured: Measurement) -> Sequence[Release]:
     """The releases of a leakage, each at its own scale."""
     if measured.information.averaged is not None:
         raise InvalidInputError(
-            "For ObjectivePerturbation of this loss only upper limits of single etas are known, which do not add up: "
-            "compose releases with noise on parameters, or bound the eta of all by the root of the sum of squares."
+            "For ObjectivePerturbation of this loss only upper limits of single etas are known, and compose needs more. "
+            "Compose releases with noise on parameters, or bound the eta of all by the root of the sum of squared etas."
         )
     return measured.information.scaled(1.0 / measured.scale).releases
 

@@ -342,7 +342,9 @@ def gradients(
             raise UnsupportedModelError(SEVERAL)
         records = prepared.attributes
         if attributes is not None:
-            raise InvalidInputError("attributes are for a fisherleak.Fit here; a model's are the columns of its table.")
+            raise InvalidInputError(
+                "Gradients of a scikit-learn model are measured about the columns of its table: leave attributes out."
+            )
     jacobian = jacobian_of(_at(risk, theta), risk.X, risk.y, noise, records)
     return Leakage(information_of(replace(jacobian, gradient=True)), noise, table)
 

@@ -275,7 +275,7 @@ def _reshaped(leakage: Any, count: int) -> Reshaped | None:
     if not has_own_shape(noise):
         return None
     if information.several:
-        _refuse_own(noise, "for models of one output only")
+        _refuse_own(noise, "for models of one output only: ")
     return reshaped_by(information.jacobians[0], noise, count)
 
 
@@ -283,7 +283,7 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     """Gaussian noise with a data-dependent covariance as it is made anew, for so many rows or sets that are left out."""
     check_fixed(jacobian)
     if not isinstance(jacobian.X, np.ndarray):
-        _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, or bring them to the host")
+        _refuse_own(noise, "for NumPy rows in memory only: compute the rows first, bring them to the host, or ")
     if noise.calibrated.asked is not None:
         # a folder further down docs/design.md: loaded when called
         made: Reshaped = import_module("fisherleak.protection.calibrate.remade_noise").made_anew(jacobian, noise, count)
@@ -292,15 +292,15 @@ def reshaped_by(jacobian: Jacobian, noise: Any, count: int) -> Reshaped:
     if found is None:
         _refuse_own(
             noise,
-            "for the rows and the call that it came from, and these are not known here: calibrate again on this leakage",
+            "only with the rows and the call that it came from, and these are not known: calibrate again on this leakage, or ",
         )
     return found
 
 
 def _refuse_own(noise: Any, where: str) -> NoReturn:
     raise InvalidInputError(
-        f"{NOT_KNOWN}its covariance, shape='{noise.calibrated.shape}', was computed from the rows, "
-        f"and is computed again without a row {where}. Or use shape='isotropic'."
+        f"{NOT_KNOWN}its covariance, shape='{noise.calibrated.shape}', was computed from the rows. What it is without a row "
+        f"is known {where}use shape='isotropic'."
     )
 
 

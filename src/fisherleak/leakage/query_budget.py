@@ -79,7 +79,7 @@ def queries_until(
         )
     if not by.independent:
         raise InvalidInputError(
-            "noise of answers must be known to be independent here: Gaussian without `shape`, Laplace or Bounded."
+            "noise must be known to be independent between answers: use Gaussian without `shape`, Laplace or Bounded."
         )
     features = leakage._queried.features(X_query)
     if not features.shape[0]:

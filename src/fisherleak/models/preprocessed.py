@@ -75,9 +75,14 @@ def prepare(model: Estimator, table: Table) -> Prepared:
     estimator = as_one(model.steps[-1][1] if isinstance(model, Pipeline) else model)
     if isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
         inner = type(final_estimator(estimator)).__name__
+        one = (
+            "put its steps in the outer Pipeline"
+            if isinstance(estimator, Pipeline)
+            else "search over the whole Pipeline"
+        )
         raise UnsupportedModelError(
-            f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: put its steps in the outer "
-            f"Pipeline, or the Pipeline inside it, with {inner} as the last step."
+            f"A {type(estimator).__name__} as the last step of a Pipeline is not supported: {one}, with {inner} as the last "
+            "step."
         )
     text = unfed(flow)
     if text:
@@ -206,7 +211,7 @@ class Queried:
         filled = next((name for name, rows in prepared.absent.items() if rows.any()), None)
         if self.folded and filled is not None:
             raise InvalidInputError(
-                f"Column '{filled}' of X_query has missing values, and what they are filled with is counted with the model: "
-                "such answers are measured with public='preprocessing' only. Pass complete queries."
+                f"Column '{filled}' of X_query has missing values, and an imputer counted with public='nothing' would fill "
+                "them. Pass queries without missing values, or measure with public='preprocessing'."
             )
         return prepared.features

@@ -100,7 +100,7 @@ def _read_fit(fit: Fit, table: Table, y: VectorLike, sample_weight: VectorLike) 
     data = shaped_data(table.values, y, None, fit.loss, names, fit.classes, coded=False)
     if fit.loss.several and not fit.loss.classes and data.y.shape[1] != fit.outputs:
         raise InvalidInputError(
-            f"The model was fitted on {fit.outputs} numbers in y; got {data.y.shape[1]}. Pass the training data."
+            f"The model was fitted on {fit.outputs} outputs in y; got {data.y.shape[1]}. Pass the training data."
         )
     X = data.X
     if data.xp is not namespace(fit.coef) or device(X) != device(fit.coef):
@@ -170,7 +170,9 @@ def _read_folded(
     """The same with scalers and imputers folded in: a fit in raw units, whose scales and filled values are counted."""
     plain, scales = neutral(checked_model(model))
     if table.lazy and scales is not None:
-        raise UnsupportedModelError("Folding preprocessing in needs rows in memory; X is a Dask array.")
+        raise UnsupportedModelError(
+            "public='nothing' needs rows in memory, and X is a Dask array: pass X.compute(), or use public='preprocessing'."
+        )
     # refuses what is not at its minimum, in its own terms
     own = _read_estimator(model, table, y, sample_weight, polish, own_data)
     if scales is None:

@@ -83,7 +83,9 @@ class Subsampling:
     def at(self, rho: Vector) -> tuple[Vector, Vector]:
         """Both, interpolated on the safe side and never above q."""
         if float(np.max(rho, initial=0.0)) > self.largest * (1.0 + 1e-9):
-            raise InvalidInputError(f"rho is at most {self.largest:g} in this table; got {float(np.max(rho)):g}.")
+            raise InvalidInputError(
+                f"rho must be at most {self.largest:g}, the largest in this table; got {float(np.max(rho)):g}."
+            )
         nodes, top = np.linspace(0.0, min(self.largest, TOLD), self.across.size), self.sample_rate
         across, along = (np.interp(rho, nodes, values) for values in (self.across, self.along))
         return np.where(rho > TOLD, top, across), np.where(rho > TOLD, top, along)

@@ -45,7 +45,7 @@ def check_shape(shape: str, given_noise: bool, public_rows: bool) -> None:
         )
     if public_rows and shape == ISOTROPIC:
         raise InvalidInputError(
-            "`shape_from` names public rows, and `shape='isotropic'` asks nothing of them: leave one out."
+            "`shape_from` names public rows, and `shape='isotropic'` does not use them: leave one out."
         )
 
 

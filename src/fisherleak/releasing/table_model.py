@@ -146,7 +146,9 @@ def checked_request(request: ReleaseRequest, settings: Settings) -> ReleaseReque
     if (request.eta is None) == (request.noise is None):
         raise InvalidInputError("A release needs either `eta` or `noise`: either decides the other.")
     if request.noise is not None and request.attributes is not None:
-        raise InvalidInputError("`attribute` is the column that the limit `eta` is on; `noise` has no limit.")
+        raise InvalidInputError(
+            "`attribute` goes with a limit `eta`: leave `attribute` out, or give `eta` in place of `noise`."
+        )
     request = replace(request, over=read_over(request.over, OVER))
     _check_people(settings, request)
     check_shape(named_shape(request), request.noise is not None, request.shape_from is not None)
@@ -169,8 +171,8 @@ def _check_people(settings: Settings, request: ReleaseRequest) -> None:
     most = request.rows_per_person
     if most is not None and (settings.person is None or not request.limits_anyone):
         raise InvalidInputError(
-            f"`rows_per_person` is {most}: it goes with `person` and a limit `eta` for any record within the bounds "
-            f"({'give `person`' if settings.person is None else 'leave out `noise` or `over`'}), or leave it out."
+            f"`rows_per_person` is {most}, and it needs `person` and a limit `eta` for any record within the bounds: "
+            f"{'give `person`' if settings.person is None else 'leave out `noise` or `over`'}, or leave `rows_per_person` out."
         )
     if settings.person is None:
         return

@@ -63,7 +63,7 @@ class Moments:
         if largest > EXTREME:
             raise InvalidInputError(f"{what} has values beyond {EXTREME:g}: use a larger unit.")
         if largest < 1 / EXTREME:
-            raise InvalidInputError(f"{what} has no values beyond {1 / EXTREME:g}: use a smaller unit.")
+            raise InvalidInputError(f"{what} has only values below {1 / EXTREME:g} in size: use a smaller unit.")
         spread = math.sqrt(self.squares / self.count)
         return (self.mean, 0.0) if spread <= SAME * abs(self.mean) else (self.mean, spread)
 

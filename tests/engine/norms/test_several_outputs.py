@@ -416,7 +416,7 @@ def test_other_data_are_refused() -> None:
     with pytest.raises(fl.InvalidInputError, match="50 rows and 3 columns"):
         fl.measure(fit, X[:, :2], y)
     several = fl.minimise(X, np.column_stack([y, y]).astype(float), l2=1e-2)
-    with pytest.raises(fl.InvalidInputError, match="2 numbers in y"):
+    with pytest.raises(fl.InvalidInputError, match="2 outputs in y"):
         fl.measure(several, X, np.column_stack([y, y, y]).astype(float))
 
 

@@ -315,8 +315,11 @@ def test_what_a_released_imputer_fills_in_comes_from_noisy_parameters_alone() ->
             r"IterativeImputer learned from the data.*SimpleImputer with strategy",
         ),
         ([SimpleImputer(strategy="most_frequent")], r"SimpleImputer\(strategy='most_frequent'\) learned from the data"),
-        ([SimpleImputer(), pre.PolynomialFeatures(2)], "SimpleImputer stands before PolynomialFeatures"),
-        ([pre.StandardScaler(), SimpleImputer()], "StandardScaler stands before SimpleImputer"),
+        (
+            [SimpleImputer(), pre.PolynomialFeatures(2)],
+            r"SimpleImputer stands before PolynomialFeatures.*let only scalers follow it",
+        ),
+        ([pre.StandardScaler(), SimpleImputer()], r"StandardScaler stands before SimpleImputer.*put the scaler last"),
     ],
 )
 def test_what_cannot_be_folded_is_refused_by_name(steps: list[Any], message: str) -> None:

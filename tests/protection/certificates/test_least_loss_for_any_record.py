@@ -201,7 +201,7 @@ def test_nothing_of_the_shape_leaves_and_a_limit_below_its_own_term_is_refused()
     assert all(other.calibrated.confidential is None for other in copies(noise))
     assert noise.gap is None
     second = noise.calibrated.confidential.second
-    with pytest.raises(fl.InvalidInputError, match="`shape='least-loss'`: what the covariance itself reveals"):
+    with pytest.raises(fl.InvalidInputError, match="`shape='least-loss'`: the covariance itself may reveal"):
         fl.calibrate(case.leak(), 0.9 * second, "any-record", shape="least-loss", bounds=BOUNDS)
 
 

@@ -63,7 +63,7 @@ def test_a_small_limit_is_kept_by_a_shape_that_can(tmp_path: Path, eta: float, s
     plan = Plan(noise=saved.noise_on(trained), attacks=False, draws=3, quick=True)
     assert confirm(saved, audit_trained(trained, saved.settings, plan)).failed is None
     if shape == "isotropic":  # what was asked for is never overridden
-        with pytest.raises(InvalidInputError, match="cannot hold with `shape='hessian'`"):
+        with pytest.raises(InvalidInputError, match="cannot be certified with `shape='hessian'`"):
             save_model(from_frame(frame), Settings("score"), path, shape="hessian", overwrite=True, **given)
 
 

@@ -250,7 +250,7 @@ def _refuse_fills(policy: Policy, model: Any, leak: Leakage, y: Any) -> None:
         if getattr(step, "add_indicator", False):
             raise InvalidInputError(
                 f"The policy '{policy.source}' cannot be checked with {type(step).__name__}(add_indicator=True): the model "
-                "uses who lacks a value, and no rule counts that. Use add_indicator=False, or leave policy out."
+                "uses whether a value is missing, and no rule counts that. Use add_indicator=False, or leave policy out."
             )
         if getattr(step, "strategy", None) == "constant":
             raise InvalidInputError(

@@ -77,8 +77,8 @@ def check_kinds(policy: Policy, design: Design) -> None:
     sections = policy.section("columns")
     if "kind" in sections.get(design.target.name, {}):
         raise InvalidInputError(
-            f"The policy '{policy.source}' states a kind of the target '{design.target.name}': its model decides it. Write "
-            "model under [require] instead."
+            f"The policy '{policy.source}' states a kind of the target '{design.target.name}', and the kind of a target "
+            "follows from the model. Write model under [require] instead."
         )
     asked = {column.name for column in design.columns if not column.assumed}
     every = EVERY in sections or "attacks" in policy.sections
@@ -137,7 +137,7 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
         )
     if member and design.summed:
         raise InvalidInputError(
-            f"Without {whose} other last rows might be left out as totals of those above, or kept. No rule of the policy "
+            f"Without {whose} other last rows might be taken for totals and left out, or none. No rule of the policy "
             f"'{policy.source}' counts that: take the total out of the table, or keep all rows with `keep_total=True`."
         )
     categories = {column.name for column in design.columns if column.kind == "category"}
@@ -156,7 +156,7 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             raise InvalidInputError(
                 f"Without {whose} the categories of the column '{name}' might be spelt differently, or not be text. A "
                 f"release shows that, and no rule of the policy '{policy.source}' counts it: mend the cells that are written "
-                f"in another way, or give `drop={[name]!r}` in place of the option that names it."
+                f"in another way, or give `drop={[name]!r}` and name the column in no other option."
             )
         raise InvalidInputError(
             f"Without {whose} the column '{name}' might be taken for something else: numbers, a category, or nothing that is "
@@ -342,8 +342,8 @@ def _of_label(policy: Policy, design: Design) -> Iterator[ColumnLimit]:
     for key, limit in _on_every_column(policy, target.name, not target.classes, bool(found), target.few).items():
         if key not in found and target.unlike_data and "model" not in policy.section("require"):
             raise InvalidInputError(
-                f"`model` takes the target '{target.name}' as another kind than its values suggest, and "
-                f"[columns.\"{EVERY}\"] of the policy '{policy.source}' covers the target: leave `model` out, or write "
+                f"`model` gives the target '{target.name}' another kind than its values suggest. The policy '{policy.source}' "
+                f'does not state that kind, and its [columns."{EVERY}"] covers the target: leave `model` out, or write '
                 f'model = "{target.kind}" under [require] in the policy.'
             )
         found.setdefault(key, ColumnLimit(f"columns.{target.name}.{key}", key, limit, every=True))

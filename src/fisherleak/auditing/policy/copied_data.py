@@ -94,7 +94,7 @@ def refuse_copies(design: Design, source: str, rows: SampledRows, of_columns: bo
     own = (every.X, every.y, [feature.columns for feature in design.features], every.whose)
     note = copies_note(*own) or near_copies_note(*own) or many_copies_note(*own)
     if note:
-        raise InvalidInputError(f"{note} Under the policy '{source}' they are refused.")
+        raise InvalidInputError(f"{note} The policy '{source}' allows no such copies.")
     same = (_copied_columns(design, rows) or _correlated(design, rows)) if of_columns else None
     if same is not None:
         raise InvalidInputError(
@@ -205,8 +205,8 @@ def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
         count = nearly_values(_there(rows.X[:, feature.columns[0]])) if feature.has_share else 0
         if count == 2 or (count and not feature.few):
             raise InvalidInputError(
-                f"Nearly all rows have one of {count} values of '{feature.name}', or almost one (all but fewer than "
-                f"{FEWEST_ROWS}). It would be measured as a number, without attacks: write exactly these values, or write "
+                f"All but fewer than {FEWEST_ROWS} rows have one of {count} values of '{feature.name}', exactly or nearly. The "
+                "column would be measured as a number, without attacks: write exactly these values, or write "
                 f'kind = "number" under [columns."{feature.name}"] in the policy \'{policy.source}\'.'
             )
         if feature.kind == "category" and _are_amounts(feature, rows.X):
@@ -220,8 +220,8 @@ def refuse_disguised(design: Design, policy: Policy, rows: SampledRows) -> None:
     count = nearly_values(rows.y) if ruled and not target.classes and "model" not in policy.section("require") else 0
     if count == 2 or (count and not target.few):
         raise InvalidInputError(
-            f"Nearly all rows have one of {count} values of the target '{target.name}', or almost one (all but fewer than "
-            f'{FEWEST_ROWS}). The model takes it as a number: write exactly these values, or write model = "{target.kind}" '
+            f"All but fewer than {FEWEST_ROWS} rows have one of {count} values of the target '{target.name}', exactly or "
+            f'nearly. The model takes it as a number: write exactly these values, or write model = "{target.kind}" '
             f"under [require] in the policy '{policy.source}'."
         )
 

@@ -191,9 +191,8 @@ class SampledLabels:
             )
         if not loss.labels.binary and np.any(np.abs(z) > FARTHEST):
             raise InvalidInputError(
-                f"SampledLabels of counts needs queries with scores between -{FARTHEST:g} and {FARTHEST:g}; query "
-                f"{int(np.argmax(np.abs(z) > FARTHEST))} of its block has another score. Drop it, or use fisherleak.Answers "
-                f"with noise."
+                f"SampledLabels of counts needs queries with scores between -{FARTHEST:g} and {FARTHEST:g}; some query has a "
+                f"score of {z[np.argmax(np.abs(z))]:g}. Drop such queries, or use fisherleak.Answers with noise."
             )
         # g^2 of a draw is the curvature: p (1 - p), or e^z of a count (section 3.6)
         return np.asarray(np.sqrt(loss.a(z, z)))
@@ -283,8 +282,8 @@ def _check_sizes(features: Vector, scale: float) -> None:
     if np.any(too_large):
         row = int(np.argmax(np.any(too_large, axis=1)))
         raise InvalidInputError(
-            f"X_query must be below {LARGEST_QUERY * min(scale, 1.0):g} behind the preprocessing: {LARGEST_QUERY:g}, times the "
-            f"noise scale if that is below one. Row {row} is larger. Drop it."
+            f"Row {row} of X_query has a value beyond {LARGEST_QUERY * min(scale, 1.0):g} behind the preprocessing: drop it. "
+            f"The limit is {LARGEST_QUERY:g} times the noise scale, and {LARGEST_QUERY:g} for scales above one."
         )
 
 

@@ -118,7 +118,7 @@ class DataShaped(TableInformation):
     @property
     def jacobians(self) -> tuple[Jacobian, ...]:
         """Refused: there is more to the information than Jacobians."""
-        self._refuse("this")
+        self._refuse("this computation")
 
     def _refuse(self, what: str) -> NoReturn:
         remedy = "use noise" if len(self.terms) == 1 else "compose releases with noise"

@@ -127,9 +127,9 @@ def _check_settled(encoder: Estimator, flow: Flow, most: int) -> None:
         named = len(counts) if limit is None else limit - 1
         if near or (named < len(counts) and named > 0 and counts[named - 1] - counts[named] <= 2 * most):
             raise UnsupportedModelError(
-                f"Column '{flow.table.names[j]}' has a category that would be rare, or common, without one row or "
-                "person. That reveals them: declare the categories with categories=… and leave min_frequency and "
-                f"max_categories out, or give {type(encoder).__name__} other limits (min_frequency, max_categories)."
+                f"In column '{flow.table.names[j]}' one row or person decides whether a category is rare. That reveals them: "
+                "declare the categories with categories=… and leave min_frequency and max_categories out, or give "
+                f"{type(encoder).__name__} other limits (min_frequency, max_categories)."
             )
 
 

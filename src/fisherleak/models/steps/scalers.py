@@ -139,9 +139,10 @@ def _steps(steps: Sequence[tuple[str, Any]]) -> tuple[list[tuple[str, Any]], Sca
         filled = _only_filled(scales)
         if filled is None or (filled and type(step) not in SCALERS):
             first = next(scale for scale in scales or () if scale is not None)
+            remedy = "let only scalers follow it" if first.name == IMPUTED else "put the scaler last"
             raise UnsupportedModelError(
-                f"{first.name} stands before {type(step).__name__}, so what it learned cannot be folded into the model: put "
-                "the scaler last, or take preprocessing as public."
+                f"{first.name} stands before {type(step).__name__}, so what {first.name} learned cannot be folded into the "
+                f"model: {remedy}, or take preprocessing as public."
             )
         changed, scales = _step(step)
         if filled and scales is not None:
@@ -233,7 +234,9 @@ def _max_abs(step: Estimator) -> tuple[Any, Scales]:
 
 def _robust(step: Estimator) -> tuple[Any, Scales]:
     if getattr(step, "unit_variance", False):
-        raise UnsupportedModelError("RobustScaler(unit_variance=True) cannot be folded into the model: leave it out.")
+        raise UnsupportedModelError(
+            "RobustScaler(unit_variance=True) cannot be folded into the model: leave unit_variance out."
+        )
     made = copy.copy(step)
     count = step.n_features_in_
     centres = step.center_ if step.with_centering else np.zeros(count)

@@ -332,7 +332,7 @@ def calibrate(
         raise InvalidInputError("bounds and random_state are for over='any-record' only.")
     if over != ANY_RECORD and (person is not None or rows_per_person is not None):
         raise InvalidInputError(
-            "person goes with over='max' and no groups, rows_per_person with over='any-record'. To limit the people present, "
+            f"person and rows_per_person go together with over='any-record'; got over={over!r}. To limit the people present, "
             "use over='person' with groups=."
         )
     own_noise = measurement(leakage).noise

@@ -106,18 +106,20 @@ def made_anew(jacobian: Jacobian, noise: Any, count: int) -> MadeAnew:
     if jacobian.folding is not None:
         _refuse(
             told.shape,
-            "is computed again without a row behind public preprocessing only: measure with public='preprocessing'",
+            "What it is without a row is known behind public preprocessing only: measure with public='preprocessing'",
         )
     curved = [attribute.name for attribute in jacobian.attributes if attribute.local]
     if curved:
         _refuse(
-            told.shape, f"is computed again behind affine preprocessing only, and that of column '{curved[0]}' is not"
+            told.shape,
+            "What it is without a row is known behind affine preprocessing only, and that of column "
+            f"'{curved[0]}' is not affine",
         )
     found = MadeAnew(jacobian, noise, told.asked)
     if found.steps(count) > 1:
         _refuse(
             told.shape,
-            f"would have to be computed again without each of {count} rows, which takes long: ask about some, "
+            f"It would have to be computed again without each of {count} rows, which takes long: ask about some, "
             "fisherleak.attacks.Membership(model, X, y, rows=[...]).accuracy(noise), or calibrate with over='any-record'",
         )
     return found
@@ -125,5 +127,5 @@ def made_anew(jacobian: Jacobian, noise: Any, count: int) -> MadeAnew:
 
 def _refuse(shape: str, rule: str) -> NoReturn:
     raise InvalidInputError(
-        f"Membership is not known for this noise: its covariance, shape='{shape}', was computed from the rows and {rule}."
+        f"Membership is not known for this noise: its covariance, shape='{shape}', was computed from the rows. {rule}."
     )

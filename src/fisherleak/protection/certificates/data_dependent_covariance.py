@@ -130,8 +130,8 @@ def own_shape_bounds(leakage: Leakage, shape: str, eta: float, searched: bool, *
     check_useful(first, worst.lower, shaped.count)
     if not second < eta:
         raise InvalidInputError(
-            f"eta of {eta:g} cannot hold with `shape={shape!r}`: what the covariance itself reveals of any record within "
-            f"the bounds is at most {number(second, 2)}, whatever the scale. Use `shape='isotropic'`, a "
+            f"eta of {eta:g} cannot be certified with `shape={shape!r}`: the covariance itself may reveal up to "
+            f"{number(second, 2)} of any record within the bounds, whatever the scale. Use `shape='isotropic'`, a "
             "larger `l2` or more rows."
         )
     return TermBounds(shaped, worst, first, second, shape, N)

@@ -309,7 +309,9 @@ def _labels(jacobian: Jacobian, given: Any) -> tuple[Matrix, Json, bool]:
     y = np.asarray(host(jacobian.y), dtype=np.float64)
     if loss.labels.binary or getattr(loss, "classes", False):
         if given is not None:
-            raise InvalidInputError("bounds of 'label' are the classes where a model classifies: leave them out.")
+            raise InvalidInputError(
+                "bounds of 'label' cannot be given for a classifier, whose labels are its classes: leave them out."
+            )
         count = 2 if loss.labels.binary else int(jacobian.fit.coef.shape[0])
         return np.arange(float(count)), {"classes": count, "from": "declared"}, True
     low, high, record, stable = _range("The label", "'label'", y, given)

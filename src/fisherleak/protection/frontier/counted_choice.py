@@ -465,7 +465,7 @@ def drawn_choice(
     if task.rows_per_person is not None and task.rows_per_person > 1:
         raise InvalidInputError(
             f"rows_per_person is {task.rows_per_person}, and what a choice among {among} candidates reveals is not counted "
-            "for people: leave one, penalties=[1.0] and shapes=['hessian'] say, or release one by name with choice=."
+            "for people: keep one candidate, penalties=[1.0] and shapes=['hessian'] say, or release one by name with choice=."
         )
     told, offset = share * eta, drawn_offset(rng)
     points = _admitted(points, margins, offset)
@@ -505,7 +505,7 @@ def _admitted(points: Sequence[FrontierPoint], margins: Sequence[float], offset:
     found = [each for each, margin in finite if margin >= offset * math.log(STEP)]
     if not found:
         raise InvalidInputError(
-            "The bound of every candidate without weights is next to one that is refused: declare narrower bounds, or use "
+            "The bound of every candidate without weights is nearly too loose to be used: declare narrower bounds, or use "
             "larger penalties."
         )
     return found

@@ -110,8 +110,8 @@ def people_in_rows(groups: VectorLike, person: VectorLike, rows_per_person: int 
     """Whose rows are whose, by either name; refuses what does not go together."""
     if over == ANY_RECORD and groups is not None:
         raise InvalidInputError(
-            "groups go with over='max': no bound is known for a group that could be there. For people give person= and "
-            "rows_per_person=."
+            "groups go with over='max': no bound is known for groups of any records within the bounds. For people give "
+            "person= and rows_per_person=."
         )
     if groups is not None and person is not None:
         raise InvalidInputError(

@@ -205,8 +205,8 @@ class EvenWeights:
         product, counted = np.sqrt(lengths * slope.square), self.procedure.counted
         if not np.all(product[counted] > SMALLEST_PART * product[counted].mean()):
             raise InvalidInputError(
-                "account='end-to-end' needs an eta above zero for every row, even at a residual of zero. One row has eta zero "
-                "there: leave such rows out, or use account='weights-fixed'."
+                "account='end-to-end' needs an eta above zero for every row, even if its residual were zero. Some row would "
+                "then have an eta of zero: leave such rows out, or use account='weights-fixed'."
             )
         lengths, product = (np.where(counted, x, 1.0) for x in (lengths, product))
         g, h = moved @ M / lengths[:, None], X @ B

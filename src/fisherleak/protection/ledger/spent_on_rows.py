@@ -147,8 +147,8 @@ def known_to_releases(path: Path, content: Json, rows: Rows, whole: bool) -> Kno
     missing = _missing(content["entries"], rows)
     if whole and missing:
         raise InvalidInputError(
-            f"Release {missing[0][0] + len(content['carried'])} of the ledger used column '{missing[0][1]}', which this "
-            "one leaves out: the ledger has to be checked against both. Keep the column, or keep another ledger."
+            f"Release {missing[0][0] + len(content['carried'])} of the ledger used column '{missing[0][1]}', which the new "
+            "release leaves out. The ledger needs all columns that any release used: keep the column, or keep another ledger."
         )
     records = records_of(content)
     recorded = {row for entry in records for row in entry["rows"]}

@@ -159,8 +159,8 @@ def check_card(card: Json, where: str) -> None:
             else f" It was written by fisherleak {written}: check it with that."
         )
         raise DataError(
-            f"The model card {where} says under 'assumptions' other sentences than its fields give: they may carry "
-            f"other data.{by}"
+            f"Sentences under 'assumptions' of the model card {where} do not follow from its fields: they may carry other "
+            f"data.{by}"
         )
 
 

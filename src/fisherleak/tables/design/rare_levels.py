@@ -215,7 +215,7 @@ def _check_digits(name: str, counts: Counter[Any]) -> None:
     """Refuse whole numbers that their column's type rounds: one cell with a fraction makes it that type."""
     if any(isinstance(level, float) and abs(level) >= EXACT for level in counts):
         raise InvalidInputError(
-            f"Column '{name}' holds whole numbers of 16 digits or more beside others, and is read with 15 digits. "
+            f"Column '{name}' holds whole numbers of 16 digits or more, and its other cells make it read with 15 digits. "
             "As categories some would have another name: write them as text, or leave the column out with "
             f"`drop={[name]!r}`."
         )

@@ -45,7 +45,7 @@ def header_of(path: str, delimiter: str | None = None, encoding: str | None = No
         Of CSV files, as for ``read_table``.
     """
     if "://" in path:
-        raise DataError(f"'{path}' is an address: only the columns of files here are looked up.")
+        raise DataError(f"'{path}' is an address: columns are looked up in local files only.")
     place = Path(path)
     if place.is_dir() or (glob.has_magic(path) and not place.exists()):
         place = Path(parquet_files(path)[0])
@@ -64,7 +64,7 @@ def _head(place: Path) -> bytes:
     with gzip.open(place) as packed:
         head = packed.read(HEAD)
     if head.startswith(PARQUET):
-        raise DataError(f"'{place}' is a Parquet file in gzip: its footer lies at the end.")
+        raise DataError(f"'{place}' is a Parquet file in gzip: its columns are known only once all of it is unpacked.")
     return head
 
 

@@ -324,8 +324,8 @@ def _copied(file: IO[bytes]) -> IO[bytes]:
             if size > most or (size == len(chunk) == CHUNK and not any(chunk)):
                 why = "begins with zeros only" if size <= most else "is too long"
                 raise DataError(
-                    f"A pipe or an unpacked file {why}: it must be a table, and take at most half of the free "
-                    f"space for temporary files ({most / 2**30:.0f} GB)."
+                    f"The input (a pipe, or a file once unpacked) {why}. It must be a table, and take at most half of the "
+                    f"free space for temporary files ({most / 2**30:.0f} GB)."
                 )
         copy.seek(0)
     except BaseException:
