@@ -33,6 +33,7 @@ TOPICS = {
     "leakage/test_epsilon.py": "epsilon, delta and the trade-off curve of rows and people",
     "attacks_on_us/test_gate_fitted_models.py": "codes, edges of encoders, imputers of other rows, and what a solver leaves",
     "attacks_on_us/test_columns_of_few.py": "columns and categories that one row, or person, decides",
+    "attacks_on_us/test_gate_levels_and_gaps.py": "columns of one category, declared categories, and ids, beside gaps and other numbers",
     "attacks_on_us/test_levels_of_people.py": "levels, classes and gaps of one person with many rows",
     "attacks_on_us/test_gate_bounds.py": "declared bounds that are values of single rows",
     "attacks_on_us/test_gate_computed_noise.py": "noise that a gate computed from rows, units of labels, numbers without a share",

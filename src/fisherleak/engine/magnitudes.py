@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import Array, host, namespace
+from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import Vector
 from fisherleak.errors import InvalidInputError
 
@@ -45,7 +46,7 @@ def check_extremes(found: Array, binary: bool, intercept: bool, names: Sequence[
     """Refuse rows whose ``extremes`` are beyond what can be squared."""
     *columns, high, low, heavy, light = host(found).tolist()
     for j, size in enumerate(columns):
-        if size and not LEAST <= size <= MOST:
+        if size not in (0.0, GAP) and not LEAST <= size <= MOST:  # some lack a category that nobody has
             raise InvalidInputError(_refusal(f"Column {j if names is None else repr(str(names[j]))}", size, "it"))
     size = 1.0 if binary else max(abs(high), abs(low)) or 1.0
     if not LEAST <= size <= MOST:

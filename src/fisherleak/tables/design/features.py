@@ -201,7 +201,9 @@ def _feature(
     if not fact:
         return NOTHING
     levels, pooled, strays = pooled_levels(column, fact, who, gaps, choices)
-    if len(fact) + len(dict(choices.levels).get(column.name, ())) < 2 or len(levels) < 2:
+    own_levels = [level for level in levels if level != MISSING or fact.get(MISSING, 0) >= max(choices.rare, 1)]
+    # who lacks it makes no column of one category, and neither do strays; one that is declared stays
+    if len(levels if column.name in choices.declared else own_levels) < 2:
         rare = f": all {pooled + strays} others are too rare to be named" if pooled + strays else ""
         return CONSTANT + rare
     few = len(levels) <= FEW_VALUES
