@@ -16,7 +16,20 @@ from fisherleak.cli import main
 pytestmark = pytest.mark.usefixtures("quick_audits")
 
 N = 120
-OPTIONS = ("--target", "y", "--noise", "1", "--model", "linear", "--l2", "1", "--bounds", "z=-1:1", "--bounds", "y=-5:5")
+OPTIONS = (
+    "--target",
+    "y",
+    "--noise",
+    "1",
+    "--model",
+    "linear",
+    "--l2",
+    "1",
+    "--bounds",
+    "z=-1:1",
+    "--bounds",
+    "y=-5:5",
+)
 QUICK = ("--no-attacks", "--draws", "2")
 POLICY = '[membership]\nmax_right = 0.6\n[require]\nbounds = true\nmodel = "linear"\n'
 

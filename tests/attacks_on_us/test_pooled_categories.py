@@ -24,7 +24,7 @@ ROW = int(np.flatnonzero(TOWN == "z")[0])
 """One of the fifteen with the town z."""
 DECLARED = [["x", "y", "z", "w"]]
 BOUNDS = {"age": (0, 100), "label": (0, 150)}
-REFUSED = "has a category that would be rare, or common, without one row"
+REFUSED = "one row or person decides whether a category is rare"
 
 
 def pipeline(kind: Callable[..., Any] = OneHotEncoder, **options: Any) -> Any:
