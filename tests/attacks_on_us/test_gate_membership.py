@@ -262,7 +262,7 @@ def test_a_last_row_that_one_row_makes_a_total_is_refused(gate: Gate, but: int |
     given = ("--model", "linear", "--noise", "900", "--l2", "1", *(f"--bounds={name}=0:400" for name in table))
     status, said, _ = gate(table, MEMBERS, *given)
     assert status == 2
-    assert "Without one row other last rows might be left out as totals" in said
+    assert "Without one row other last rows might be taken for totals" in said
     assert gate(table.iloc[:-1], MEMBERS, *given)[0] == 0
     assert gate(table, MEMBERS, *given, "--keep-total")[0] in (0, 1)
 

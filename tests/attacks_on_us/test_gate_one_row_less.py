@@ -423,7 +423,7 @@ def test_rows_that_the_last_one_keeps_from_being_totals_are_refused(
     write_table_and_policy(table, POLICY)
     status, err, _ = judged(capsys, *given)
     assert status == 2
-    assert "Without one row other last rows might be left out as totals" in err
+    assert "Without one row other last rows might be taken for totals" in err
     assert judged(capsys, *given, "--keep-total")[0] == 0
     write_table_and_policy(ordinary, POLICY)
     assert judged(capsys, *given)[0] == 0

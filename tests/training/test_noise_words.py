@@ -171,7 +171,7 @@ def test_a_release_has_a_limit_or_a_noise(table: Any, tmp_path: Path) -> None:
     for options in both:
         with pytest.raises(InvalidInputError, match="either `eta` or `noise`"):
             save_model(raw, SETTINGS, path, **options)
-    with pytest.raises(InvalidInputError, match="`attribute` is the column that the limit"):
+    with pytest.raises(InvalidInputError, match="`attribute` goes with a limit"):
         save_model(raw, SETTINGS, path, noise=1.0, attribute="age")
     assert not list(tmp_path.iterdir())
 

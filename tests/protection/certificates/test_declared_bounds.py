@@ -128,7 +128,7 @@ def test_refusals_name_the_column_and_no_value(bounds: Any, message: str) -> Non
 
 def test_labels() -> None:
     assert read(None, "logistic").labels.tolist() == [0.0, 1.0]
-    with pytest.raises(fl.InvalidInputError, match="are the classes"):
+    with pytest.raises(fl.InvalidInputError, match="are its classes"):
         read({"label": (0, 1)}, "logistic")
     with pytest.raises(fl.InvalidInputError, match="labels of the poisson loss"):
         read({"label": (-1, 30)}, "poisson")

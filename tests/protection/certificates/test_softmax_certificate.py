@@ -105,7 +105,7 @@ def test_what_has_no_bound_is_refused() -> None:
     few = fl.measure(fl.minimise(X, y, loss="softmax", l2=1e-3, intercept=True), X, y)
     with pytest.raises(InvalidInputError, match=r"No useful bound .* larger l2 or more rows, or `over='max'`"):
         fl.calibrate(few, eta=1.0, over="any-record", bounds=box(2))
-    with pytest.raises(InvalidInputError, match="are the classes"):
+    with pytest.raises(InvalidInputError, match="are its classes"):
         fl.calibrate(few, eta=1.0, over="any-record", bounds={"label": (0, 2)})
     Y = np.column_stack([y, -y]).astype(float)
     numbers = fl.measure(fl.minimise(X, Y, l2=0.1), X, Y)
