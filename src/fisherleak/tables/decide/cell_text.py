@@ -26,7 +26,7 @@ __all__ = ["OTHER", "OTHER_NUMBERS", "Change", "Written", "as_written", "changed
 OTHER = "(other)"
 """The level that stands for all that are pooled."""
 OTHER_NUMBERS = "other numbers"
-"""What a column is read as whose numbers are others: a reader of files takes points for decimal marks, where commas are meant."""
+"""What a column is read as where a reader of files takes points for decimal marks, and commas are meant."""
 MOST_MARKS = 6
 MOST_CLASSES = 1000
 """Different texts of a target past which they are no classes."""

@@ -21,7 +21,7 @@ from fisherleak.tables.read.parts import RawTable
 __all__ = ["Unsettled", "all_unsettled", "use_unsettled"]
 
 Unsettled = Literal["reading", "use", "levels", "cells"]
-"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written, its numbers."""
+"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written, its cells."""
 UNUSED = frozenset({"text", "date", "time", "timedelta"})
 """What a column of names may be read as and stays unused; which texts are used is decided with fewer rows apart from it."""
 
