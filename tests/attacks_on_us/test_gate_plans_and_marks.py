@@ -1,4 +1,5 @@
-"""A plan keeps the rows that its release keeps, and no single cell decides how a named column is read."""
+"""A plan keeps the rows that its release keeps, no single cell decides how a named column is read, and no odd row of each
+person hides the value of all others."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from scipy.special import ndtr
+from sklearn.linear_model import Ridge
 
+import fisherleak as fl
 from attacks_on_us.under_policy import judged, write_table_and_policy
 from fisherleak.cli import main
 
@@ -122,3 +126,67 @@ def test_declared_levels_that_one_cell_makes_texts_are_refused(
         what = "Without one row the categories of the column 'smoker' might be spelt differently, or not be text."
         assert (what in err) == refused, err
         assert (status == 2) == refused
+
+
+PEOPLE, VISITS, SIGMA = 40, 25, 0.02
+
+
+def visits() -> tuple[pandas.DataFrame, Any]:
+    """Everyone has one value in all rows but one."""
+    rng = np.random.default_rng(1)
+    who = np.repeat(np.arange(PEOPLE), VISITS)
+    smoker = rng.integers(0, 2, PEOPLE)[who]
+    odd = np.arange(PEOPLE) * VISITS + rng.integers(0, VISITS, PEOPLE)
+    smoker[odd] = 1 - smoker[odd]
+    y = rng.normal(0, 1, PEOPLE)[who] + 0.3 * rng.normal(size=who.size)
+    z = rng.normal(size=who.size).clip(-5, 5)
+    return pandas.DataFrame({"smoker": smoker, "z": z.round(4), "y": y.clip(-6, 6).round(4)}), pandas.Series(who)
+
+
+def usual_values_guessed(made: pandas.DataFrame, who: Any) -> float:
+    """How often the best attacker who knows all other people is right about each one's usual value: by refits."""
+
+    def parameters(smoker: Any) -> Any:
+        model = Ridge(alpha=10.0).fit(np.column_stack([smoker, made.z]), made.y)
+        return np.append(model.coef_, model.intercept_)
+
+    first = parameters(made.smoker)
+    swapped = [parameters(made.smoker.where(who != k, 1 - made.smoker)) for k in range(PEOPLE)]
+    return float(np.mean([ndtr(np.linalg.norm(each - first) / 2 / SIGMA) for each in swapped]))
+
+
+@pytest.mark.parametrize("rule", ["max_attack", "max_accuracy"])
+def test_an_odd_row_of_each_person_does_not_hide_their_usual_value(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, who = visits()
+    true = usual_values_guessed(made, who)
+    limit = round(true - 0.02, 3)
+    section = "columns.smoker" if rule == "max_attack" else "attacks"
+    model = Ridge(alpha=10.0).fit(made[["smoker", "z"]], made.y)
+    policy = {"columns": {"smoker": {rule: limit}}} if rule == "max_attack" else {"attacks": {rule: limit}}
+    policy = {**policy, "require": {"person": "who"}}
+    options: dict[str, Any] = {"noise": fl.Gaussian(SIGMA), "public": "nothing", "policy": policy}
+    found = fl.audit(model, made[["smoker", "z"]], made.y, person=who.rename("who"), **options)
+    assert not found.passed
+    write_table_and_policy(
+        made.assign(smoker=np.where(made.smoker == 1, "yes", "no"), who=[f"p{k}" for k in who]),
+        f'[{section}]\n{rule} = {limit}\n[require]\nperson = "who"\n',
+    )
+    options_ = (
+        "--target",
+        "y",
+        "--person",
+        "who",
+        "--bounds",
+        "z=-6:6",
+        "--bounds",
+        "y=-7:7",
+        "--levels",
+        "smoker=no,yes",
+    )
+    status, err, rules = judged(capsys, *options_, "--noise", str(SIGMA), "--l2", "0.01")
+    assert status == 1, err
+    name = f"{section}.{rule}"
+    assert rules[name]["value"] >= true - 0.01
+    assert "95 % interval" not in rules[name]["note"]  # all people were attacked
