@@ -49,6 +49,7 @@ TOPICS = {
     "attacks_on_us/test_gate_noise_and_gaps.py": "noise, weights, copies, spreads and missing cells that would pass a policy",
     "attacks_on_us/test_gate_order_and_people.py": "the order of rows, copies, scales, groups and ids that would pass a policy",
     "attacks_on_us/test_gate_membership.py": "membership without a row, and what one row settles",
+    "attacks_on_us/test_gate_plans_and_marks.py": "rows of a plan, and cells that decide how named columns are read",
     "attacks_on_us/test_gate_units.py": "units of labels, rows that no model sees, and values that are nearly a few",
     "attacks_on_us/test_spellings_on_cards.py": "spellings and packages on cards, and values of a ledger's file",
     "attacks_on_us/test_gate_scales.py": "ranges and scales on a card, which reveal single rows",

@@ -14,6 +14,7 @@ ANYONE = "release t.csv --target y --drop who --out m.skops --l2 10 --bounds a=-
 AUDIT = "audit t.csv --target y --drop who --quick"
 GATE = "audit texts.csv --target y --noise 5 --held-out 0 --no-attacks --draws 2"
 CODES = GATE.replace("texts.csv", "codes.csv") + " --policy members.toml"
+MARKS = GATE.replace("texts.csv", "marks.csv") + " --policy comma.toml --decimal ,"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ def write_tables(folder: Path) -> None:
     (folder / "texts.csv").write_text("\n".join(["a,c,y", *texts]) + "\n", encoding="utf-8")
     codes = [f"{a[k]},{'unclear' if k == 7 else ('0x1F', '0x2A')[k % 2]},{y[k]}" for k in range(600)]
     (folder / "codes.csv").write_text("\n".join(["a,c,y", *codes]) + "\n", encoding="utf-8")
+    numbers = [f"{a[k]},{'$3.5' if k == 7 else k % 9 if k < 20 else b[k]},{y[k]}" for k in range(600)]
+    (folder / "marks.csv").write_text("\n".join(["a,c,y", *numbers]) + "\n", encoding="utf-8")
     members = "[membership]\nmax_right = 0.99\n"
+    (folder / "comma.toml").write_text(f'{members}[require]\ndecimal = ","\n', encoding="utf-8")
     (folder / "members.toml").write_text(members, encoding="utf-8")
     (folder / "number.toml").write_text(f'{members}[columns.c]\nkind = "number"\n', encoding="utf-8")
 
@@ -59,6 +63,11 @@ LINES = [
         "might be spelt differently, or not be text",
         f"{CODES} --category c",
         {"--drop c": f"{CODES} --drop c"},
+    ),
+    Line(
+        "might be read as other numbers, or as none",
+        f"{MARKS} --number c",
+        {"--drop c": f"{MARKS} --drop c"},
     ),
     Line(
         "A release needs either `eta` or `noise`",

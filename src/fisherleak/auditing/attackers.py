@@ -57,7 +57,7 @@ OF_PEOPLE = (
 VARYING = (
     "A person's rows differ in {names}: attackers guess these values row by row, and know all other rows of the person."
 )
-ALIKE = "People whose rows agree in {names} are also attacked with all their rows together."
+TOGETHER = "The value that most rows of a person have in {names} is also guessed, in all of these rows together."
 ATTACKERS = {
     "white-box, other columns": "knows all other data and the noise, and what the rest of the row suggests about the value, "
     "and sees the released coefficients",
@@ -115,8 +115,8 @@ def attack_all(
     key : int
         Of the rows that are drawn: one that nobody could know beforehand where a rule is about them.
 
-    Where rows belong to people, a row above is a person, by place; columns in which rows of one person differ are attacked row
-    by row, and in the people whose rows agree.
+    Where rows belong to people, a row above is a person, by place. Columns in which rows of one person differ are attacked row
+    by row, and once more in all rows of each person that have the value which most of theirs have.
     """
     differ = list(dict.fromkeys(under.varying([*attributes, *(told or {})])))
     if differ and under.people is not None:
@@ -128,17 +128,13 @@ def attack_all(
             under, people=None, differing=lambda _: np.zeros(0, bool), called=lambda row: f"training row {row + 1}"
         )
         rest = [name for name in attributes if name in differ]
-        other = {name: under.differing(name) for name in differ}
-        several = under.people.sizes > 1
-        some = [name for name in differ if (several & ~other[name]).any()]
-        seen = {name: row for name, row in (told or {}).items() if name in some and not other[name][row]}
-        agreeing = replace(under, differing=lambda _: np.zeros(0, bool), left_out=other)
+        seen = {name: row for name, row in (told or {}).items() if name in differ}
+        together = replace(under, differing=lambda _: np.zeros(0, bool), most_common=True)
         return _both(
             attack_all(under, alike, *options, told=own, learned=learned, key=key),
             attack_all(by_row, rest, *options, told=exposed, learned=learned, key=key),
-            attack_all(agreeing, [name for name in rest if name in some], *options, told=seen, learned={}, key=key),
+            attack_all(together, rest, *options, told=seen, learned={}, key=key),
             differ,
-            some,
         )
     if not attributes and not told:
         return Attacked(curves=((),) * len(grid))
@@ -158,20 +154,19 @@ def attack_all(
     )
 
 
-def _both(people: Attacked, rows: Attacked, agreeing: Attacked, differ: Sequence[str], some: Sequence[str]) -> Attacked:
-    """Attacks on people, on single rows of theirs in columns in which some differ, and on the people who agree in these."""
-    said = [VARYING.format(names=", ".join(f"'{name}'" for name in differ))]
-    said += [ALIKE.format(names=", ".join(f"'{name}'" for name in some))] * bool(some)
-    points = [list(at) for at in zip(rows.curves, agreeing.curves, strict=True)]
+def _both(people: Attacked, rows: Attacked, together: Attacked, differ: Sequence[str]) -> Attacked:
+    """Attacks on people; in columns in which rows of some differ on single rows, and on the rows that have one value."""
+    names = ", ".join(f"'{name}'" for name in differ)
+    said = [VARYING.format(names=names), TOGETHER.format(names=names)]
+    points = [list(at) for at in zip(rows.curves, together.curves, strict=True)]
     return Attacked(
-        (*people.outcomes, *rows.outcomes, *agreeing.outcomes),
+        (*people.outcomes, *rows.outcomes, *together.outcomes),
         tuple((*one, *_larger(*both)) for one, both in zip(people.curves, points, strict=True)),
-        tuple(dict.fromkeys((*people.notes, *said, *rows.notes, *agreeing.notes))),
-        (*people.distinguishable, *_stronger(rows.distinguishable, agreeing.distinguishable)),
+        tuple(dict.fromkeys((*people.notes, *said, *rows.notes, *together.notes))),
+        (*people.distinguishable, *_stronger(rows.distinguishable, together.distinguishable)),
         "people",
         tuple(differ),
-        tuple(some),
-        tuple(outcome for outcome, _ in agreeing.outcomes),
+        tuple(outcome for outcome, _ in together.outcomes),
     )
 
 
@@ -305,6 +300,7 @@ class _Attacks:
         target = candidates_of(*own, None, rows, self._read)
         if people is not None and under.several_rows:
             every = rows_by_person(people)
+            every = _most_common(every, host(target.codes)) if under.most_common else every
             target = target.of_people([every[k] for k in aim.rows.tolist()], every)
         return white_box_on(target, self._shared, not aim.label and aim.attribute in under.scaled_by_rows)
 
@@ -350,7 +346,7 @@ class _Aim:
 
 
 def _aim(under: UnderAttack, name: str, most: int, seed: int) -> _Aim:
-    chosen = _attackable(under, name)
+    chosen = np.arange(under.n if under.people is None else under.people.count)
     if name == under.label:
         typical = _typical(under.label_numbers(), "nearest")  # not every loss takes every number as a label
         rows = chosen[some_rows(chosen.size, most, seed)]
@@ -385,11 +381,13 @@ def _nearest_of(name: str, typical: list[float] | None) -> str:
     )
 
 
-def _attackable(under: UnderAttack, name: str) -> NDArray[np.int64]:
-    """All rows, or the people who are attacked in a column."""
-    left_out = under.left_out.get(name) if under.people is not None else None
-    count = under.n if under.people is None else under.people.count
-    return np.arange(count) if left_out is None else np.flatnonzero(~left_out)
+def _most_common(sets: Sequence[NDArray[np.int64]], codes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Of the rows of each person those with the value that most of them have; all of them where each value is missing."""
+    found = []
+    for rows in sets:
+        there = codes[rows][codes[rows] >= 0]
+        found.append(rows[codes[rows] == np.bincount(there).argmax()] if there.size else rows)
+    return found
 
 
 def _apart(attacks: Sequence[WhiteBox], noise: Noise, name: str) -> Apart | None:

@@ -136,24 +136,24 @@ class Attacked:
     """Whose values were guessed."""
     by_row: tuple[str, ...] = ()
     """Columns in which rows of one person differ, whose values were guessed row by row."""
-    alike: tuple[str, ...] = ()
-    """Those of them in which rows of other people agree, who were attacked as people too."""
-    of_alike: tuple[Outcome, ...] = ()
-    """What of ``outcomes`` these attacks are."""
+    together: tuple[Outcome, ...] = ()
+    """What of ``outcomes`` these are on people, in all rows that have the value which most rows of a person have."""
 
     def whose(self, column: str) -> str:
         """Whose values of a column were guessed."""
         return "rows" if column in self.by_row else self.of
 
+    def who(self, outcome: Outcome) -> str:
+        """Whose values an attacker guessed."""
+        return "people" if any(outcome is other for other in self.together) else self.whose(outcome.attribute)
+
     def parts(self, column: str) -> list[list[Outcome]]:
         """What attackers of a column got: of rows, or people; where both were attacked, of each."""
-        people = [outcome for outcome in self.of_alike if outcome.attribute == column]
-        rest = [
-            outcome
-            for outcome, _ in self.outcomes
-            if outcome.attribute == column and not any(outcome is other for other in people)
-        ]
-        return [rest, people] if column in self.alike else [rest]
+        own = [outcome for outcome, _ in self.outcomes if outcome.attribute == column]
+        people = [outcome for outcome in own if self.who(outcome) == "people"]
+        if column not in self.by_row:
+            return [own]
+        return [[outcome for outcome in own if self.who(outcome) == "rows"], people]
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def outcomes_of(attacked: Attacked) -> tuple[record.AttackResult, ...]:
     """Each outcome as the summary and the command ``attack`` have it."""
     found = []
     for outcome, note in attacked.outcomes:
-        how, alike = "expected over the noise", any(outcome is other for other in attacked.of_alike)
+        how = "expected over the noise"
         if outcome.trials is not None:
             how = f"{outcome.trials} release{'s' * (outcome.trials > 1)}"
         found.append(
@@ -145,7 +145,7 @@ def outcomes_of(attacked: Attacked) -> tuple[record.AttackResult, ...]:
                 q95=outcome.q95,
                 median=outcome.median,
                 found=outcome.found,
-                method=f"{outcome.n} {'people' if alike else attacked.whose(outcome.attribute)}, {how}",
+                method=f"{outcome.n} {attacked.who(outcome)}, {how}",
                 note=f"{note[0].upper()}{note[1:]}.",
             )
         )

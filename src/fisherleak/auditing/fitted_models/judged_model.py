@@ -80,7 +80,7 @@ def judge_model(
             groups=_groups(measured, information, groups, eta, unit / scale),
             membership=_membership(on.policy, measured),
             attacked=Attacked() if attacked is None else attacked,
-            attackable=lambda name: _attackable(measured, attacked, name),
+            attackable=lambda name, who: _attackable(measured, name, who),
             unattacked=lambda name: "",
             cost=None if cost is None else cost.led_by(on.kind.metric.name),
             required=_required(on, cost, leak, seen),
@@ -184,9 +184,9 @@ def _membership(policy: Policy, measured: MeasuredEtas) -> JudgedMembership:
     )
 
 
-def _attackable(measured: MeasuredEtas, attacked: Attacked | None, name: str) -> int:
+def _attackable(measured: MeasuredEtas, name: str, who: str) -> int:
     """Rows, or people, that have a value to guess; rows where those of one person differ."""
-    if measured.people is not None and (attacked is None or attacked.whose(name) == "people"):
+    if measured.people is not None and who == "people":
         return measured.people.count
     if name not in measured.leak.attributes:
         return measured.leak.n

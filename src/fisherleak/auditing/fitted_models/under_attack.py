@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,8 +69,8 @@ class UnderAttack:
         People whose rows differ in a column.
     released : model, optional
         A release of it with its own parameters, attacked in place of the average over releases.
-    left_out : mapping of column to array of shape (people,)
-        People who are not attacked in a column.
+    most_common : bool
+        Whether the value that most rows of a person have is guessed, in all of these rows; in all rows of each person else.
     """
 
     model: Any
@@ -90,7 +90,7 @@ class UnderAttack:
     people: People | None = field(default=None, repr=False)
     differing: Callable[[str], NDArray[np.bool_]] = field(default=lambda name: np.zeros(0, dtype=bool), repr=False)
     released: Any = field(default=None, repr=False)
-    left_out: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+    most_common: bool = False
 
     @property
     def several_rows(self) -> bool:

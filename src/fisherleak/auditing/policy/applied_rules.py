@@ -144,7 +144,7 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
     for name, what in design.unsettled.items() if member or others else ():
         if what == "use" and name in categories and design.people is None and not others:
             continue  # rows that decide it are recognised
-        if name in stated and not member:
+        if name in stated and what != "cells" and not member:
             continue  # with another kind than the policy states nothing is checked
         if name == target:
             raise InvalidInputError(
@@ -157,6 +157,12 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
                 f"Without {whose} the categories of the column '{name}' might be spelt differently, or not be text. A "
                 f"release shows that, and no rule of the policy '{policy.source}' counts it: mend the cells that are written "
                 f"in another way, or give `drop={[name]!r}` and name the column in no other option."
+            )
+        if what == "cells":
+            raise InvalidInputError(
+                f"Without {whose} the column '{name}' might be read as other numbers, or as none. A release shows that, and "
+                f"no rule of the policy '{policy.source}' counts it: mend the cells that are written in another way, or name "
+                f"the column by `drop={[name]!r}` alone."
             )
         raise InvalidInputError(
             f"Without {whose} the column '{name}' might be taken for something else: numbers, a category, or nothing that is "

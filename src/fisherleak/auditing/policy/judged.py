@@ -118,7 +118,7 @@ class Judged:
     groups : tuples
         Name, mean eta and joint eta of each.
     attackable : callable
-        How many rows, or people, have a value of a column.
+        How many have a value of a column: "rows", or "people".
     unattacked : callable
         Why a column cannot be attacked; nothing where it can.
     cost : Tradeoff, optional
@@ -139,7 +139,7 @@ class Judged:
     groups: tuple[tuple[str, float, float], ...]
     membership: JudgedMembership
     attacked: Attacked
-    attackable: Callable[[str], int] = field(repr=False)
+    attackable: Callable[[str, str], int] = field(repr=False)
     unattacked: Callable[[str], str] = field(repr=False)
     cost: Tradeoff | None
     required: Required
@@ -166,7 +166,7 @@ def judged_table(audit: Audit) -> Judged:
         groups=tuple((group.name, group.spread.mean / scale, group.joint / scale) for group in audit.groups),
         membership=_membership(audit),
         attacked=audit.attacked,
-        attackable=lambda name: _attackable(audit, name),
+        attackable=lambda name, who: _attackable(audit, name, who),
         unattacked=lambda name: _unattacked(audit),
         cost=audit.tradeoff.led_by(audit.trained.kind.metric.name),  # whatever leads elsewhere
         required=_required(audit),
@@ -252,11 +252,11 @@ def fixed_scale(noise: Noise) -> str:
     return "; the noise scale is held fixed, though another value may change it"
 
 
-def _attackable(audit: Audit, name: str) -> int:
+def _attackable(audit: Audit, name: str, who: str) -> int:
     design, people = audit.design, audit.design.people
     feature = next((each for each in design.features if each.name == name and each.filled), None)
     rows = design.n - (0 if feature is None else int(design.lacking(feature).sum()))
-    return rows if people is None or audit.attacked.whose(name) == "rows" else people.count
+    return rows if people is None or who == "rows" else people.count
 
 
 def _unattacked(audit: Audit) -> str:

@@ -237,14 +237,14 @@ def _attacks(applied: AppliedRules, audit: Judged) -> Iterator[Rule]:
             yield max(found, key=lambda rule: (not rule.passed, rule.value))
         else:
             gains = {column: _gain(audit, column) for column in columns}
-            worst = max(gains, key=lambda column: gains[column])
-            value = gains[worst]
+            worst = max(gains, key=lambda column: gains[column][0])
+            value, sampled = gains[worst]
             words = (
                 f"With the release, attackers guess '{worst}' correctly {number(100 * value)} points more often (of 100) than "
-                f"without{_sampled(audit, worst)}; limit {100 * limit:g}{audit.fixed_scale}."
+                f"without{sampled}; limit {100 * limit:g}{audit.fixed_scale}."
                 f"{_cannot_fail(audit, columns, limit)}"
             )
-            yield Rule(name, limit, value, all(gain <= limit for gain in gains.values()), words)
+            yield Rule(name, limit, value, all(gain <= limit for gain, _ in gains.values()), words)
 
 
 def _of(attacked: Attacked, column: str, blind: bool) -> list[Outcome]:
@@ -269,25 +269,25 @@ def _not_attacked(audit: Judged, column: str) -> str:
     return f"'{column}' was not attacked: {'the assumptions say why' if noted else 'run the attacks'}."
 
 
-def _sampled(audit: Judged, column: str) -> str:
-    """In which rows, where not all of them were attacked."""
-    every = audit.attackable(column)
-    attacked = max(o.n for o in _of(audit.attacked, column, False))
-    who = audit.attacked.whose(column)
-    if attacked >= every:
+def _sampled(audit: Judged, outcome: Outcome) -> str:
+    """In which rows, or people, where not all of them were attacked."""
+    who = audit.attacked.who(outcome)
+    every = audit.attackable(outcome.attribute, who)
+    if outcome.n >= every:
         return ""
-    return f" (the upper end of the 95 % interval from {attacked:,} of {every:,} {who})"
+    return f" (the upper end of the 95 % interval from {outcome.n:,} of {every:,} {who})"
 
 
 def _rate(audit: Judged, outcome: Outcome) -> float:
     """How often an attacker is correct; the upper end of its interval where only some rows were attacked."""
-    return float(outcome.high if _sampled(audit, outcome.attribute) else outcome.accuracy)
+    return float(outcome.high if _sampled(audit, outcome) else outcome.accuracy)
 
 
-def _gain(audit: Judged, column: str) -> float:
-    """How much more often the best attacker with the release is right than the best one without."""
+def _gain(audit: Judged, column: str) -> tuple[float, str]:
+    """How much more often the best attacker with the release is right than the best one without, and who was attacked."""
     parts = audit.attacked.parts(column)
-    return max(max(_rate(audit, o) for o in _chosen(part, False)) - _blind(part) for part in parts)
+    gains = [(_rate(audit, o) - _blind(part), _sampled(audit, o)) for part in parts for o in _chosen(part, False)]
+    return max(gains, key=itemgetter(0))
 
 
 def _cannot_fail(audit: Judged, columns: Sequence[str], limit: float) -> str:
@@ -319,7 +319,7 @@ def _attack(audit: Judged, rule: str, limit: float, column: str) -> Rule:
     best = max(seeing, key=lambda o: _rate(audit, o))
     value = _rate(audit, best)
     words = (
-        f"The best attacker on '{column}' is correct {number(100 * value)} % of the time{_sampled(audit, column)}, "
+        f"The best attacker on '{column}' is correct {number(100 * value)} % of the time{_sampled(audit, best)}, "
         f"{number(100 * float(best.baseline))} % without the release; limit {100 * limit:g} %{audit.fixed_scale}."
     )
     return Rule(rule, limit, value, all(_rate(audit, o) <= limit for o in seeing), words)

@@ -195,28 +195,31 @@ def trained_as_read(
         own = canonical_settings(settings, raw.names, trained)
         used = _used_by(trained.design)
         again = as_read(as_on_card(own, used), raw, used, room)
-        again = _with_stated(again, own) if stated else again
+        again = _with_stated(again, own, used) if stated else again
         if _ReadAlike.of(again) == _ReadAlike.of(settings):
             break
         settings, trained = again, train(_copied(raw), again, room, trained)
     _check_marks(first.design, trained.design)
-    why = {column.name: column for column in first.design.columns if column.kind == "ignored" and column.assumed}
+    why = {column.name: column for column in first.design.columns if column.kind == "ignored"}
     columns = tuple(why.get(column.name, column) for column in trained.design.columns)
-    design = replace(trained.design, columns=columns, thin=first.design.thin)
+    unsettled = {**first.design.unsettled, **trained.design.unsettled}  # without a row, a column left out might be used
+    design = replace(trained.design, columns=columns, thin=first.design.thin, unsettled=unsettled)
     return replace(trained, design=design), canonical_settings(settings, raw.names, trained)
 
 
-def _with_stated(settings: Settings, own: Settings) -> Settings:
-    """Settings with what others say of columns too."""
+def _with_stated(settings: Settings, own: Settings, used: Used) -> Settings:
+    """Settings with what others say of columns too: what they name and the model does not use is left out.
 
-    def both(mine: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(sorted({*mine, *others}))
-
+    Where nothing is said of it, rows would decide whether it is used. A category that is taken for one, and has no level that
+    can be named, would leave out rows that lack it.
+    """
+    named = {*own.numbers, *own.categories} - {own.target, own.id, own.person, own.group}
+    drop = {*settings.drop, *own.drop, *(named - used.keys())}
     return replace(
         settings,
-        numbers=both(settings.numbers, own.numbers),
-        categories=both(settings.categories, own.categories),
-        drop=both(settings.drop, own.drop),
+        numbers=tuple(sorted({*settings.numbers, *own.numbers} - drop)),
+        categories=tuple(sorted({*settings.categories, *own.categories} - drop)),
+        drop=tuple(sorted(drop)),
     )
 
 

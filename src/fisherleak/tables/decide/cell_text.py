@@ -21,10 +21,12 @@ from fisherleak.tables.decide.total_rows import without_totals
 from fisherleak.tables.read.cell_formats import FEWEST_ALIKE, class_marks, is_missing, read_number
 from fisherleak.tables.read.parts import Part, RawTable, over_parts
 
-__all__ = ["OTHER", "Change", "Written", "as_written", "changed"]
+__all__ = ["OTHER", "OTHER_NUMBERS", "Change", "Written", "as_written", "changed"]
 
 OTHER = "(other)"
 """The level that stands for all that are pooled."""
+OTHER_NUMBERS = "other numbers"
+"""What a column is read as where a reader of files takes points for decimal marks, and commas are meant."""
 MOST_MARKS = 6
 MOST_CLASSES = 1000
 """Different texts of a target past which they are no classes."""
@@ -124,7 +126,7 @@ class Written:
     summed: bool = False
     """Whether one row, or person, decides which of the last rows are left out as totals of the others."""
     unsettled: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Columns that might be read as something else without one row, or person, and as what; none that are named as numbers."""
+    """Columns that might be read as something else without one row, or person, and as what."""
     no_numbers: Mapping[str, int] = field(default_factory=dict)
     """How many cells of such columns are neither missing nor numbers."""
 
@@ -177,11 +179,14 @@ def as_written(
     left = {name: _readings_left(name, raw.inferred, choices, surveys, lesser) for name in surveys}
     unsettled = {name: left[name] - {"number" if name in marks else "text"} for name in surveys}
     if raw.inferred:  # text is text all the same, and its levels might be numbers or truths
-        of_kept = {name: survey for name, survey in found.items() if name in kept}
-        unsettled |= {name: {each.typed for each in own.fewer(one)} - {own.typed} for name, own in of_kept.items()}
+        of_kept = {name: survey for name, survey in found.items() if name in {*kept, *choices.declared} - marks.keys()}
+        for name, own in of_kept.items():
+            unsettled[name] = unsettled.get(name, set()) | ({each.typed for each in own.fewer(one)} - {own.typed})
     for name, (count, reading) in raw.few_decide.items():
         unsettled[name] = unsettled.get(name, set()) | ({reading} if count <= one else set())
-    settled_by = {choices.id, choices.person, *choices.drop, *choices.numbers}
+    for name in choices.numbers:  # asked for as numbers, whatever a reader of files makes of such cells
+        unsettled[name] = unsettled.get(name, set()) - {"text"}
+    settled_by = {choices.id, choices.person, *choices.drop}
     cells = {name: surveys[name].unread(mark) for name, mark in marks.items()}
     return Written(
         changed(raw, how),
@@ -212,10 +217,17 @@ def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]
     return {name: mark for name, mark in marks.items() if name in choices.numbers or surveys[name].is_numbers(mark)}
 
 
-def _reading(survey: Survey, mark: str, inferred: Collection[str]) -> str:
-    """What a column of text is read as: "number", "text", "date", …; a reader of files decides first what it ``inferred``."""
+def _reading(survey: Survey, mark: str, inferred: Collection[str], asked: bool) -> str:
+    """What a column of text is read as: "number", "text", "date", …; a reader of files decides first what it ``inferred``.
+
+    ``asked`` says that it is named as a number: then text is read as numbers, and truths are 1 and 0.
+    """
     typed = survey.typed if survey.typed in inferred else ""
-    return typed if typed not in ("", "truth") else "number" if survey.is_numbers(mark) else "text"
+    if typed == "number" and mark == "," and survey.matters:
+        return OTHER_NUMBERS  # readers of files take points alone for decimal marks
+    if typed not in ("", "truth") or (typed and asked):
+        return typed
+    return "number" if asked or survey.is_numbers(mark) else "text"
 
 
 Lesser = Mapping[str, Sequence[Survey]]
@@ -242,7 +254,8 @@ def _readings_left(
     name: str, inferred: Collection[str], choices: Choices, surveys: Mapping[str, Survey], lesser: Lesser
 ) -> set[str]:
     usual = _usual_left(surveys, lesser)
-    return {_reading(each, _own_mark(each, choices, mark), inferred) for each in lesser[name] for mark in usual}
+    asked = name in choices.numbers
+    return {_reading(each, _own_mark(each, choices, mark), inferred, asked) for each in lesser[name] for mark in usual}
 
 
 def _sentence(name: str, survey: Survey, decimal: str) -> str:

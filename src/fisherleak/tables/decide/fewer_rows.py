@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from fisherleak.tables.decide.cell_text import OTHER_NUMBERS
 from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.decide.column_kinds import FEWEST_KEPT, Column, looks_like_id, use_of_texts
 from fisherleak.tables.decide.profile import LONG, Numbers, Order, Profile
@@ -19,8 +20,8 @@ from fisherleak.tables.read.parts import RawTable
 
 __all__ = ["Unsettled", "all_unsettled", "use_unsettled"]
 
-Unsettled = Literal["reading", "use", "levels"]
-"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written."""
+Unsettled = Literal["reading", "use", "levels", "cells"]
+"""What one row might decide of a column: what it is read as, whether it is used, how its categories are written, its cells."""
 UNUSED = frozenset({"text", "date", "time", "timedelta"})
 """What a column of names may be read as and stays unused; which texts are used is decided with fewer rows apart from it."""
 
@@ -43,7 +44,9 @@ def all_unsettled(
     read = {name for name, others in readings.items() if not (name in unused and others <= UNUSED)}
     found: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
     found |= dict.fromkeys(read, "reading")
-    return found | dict.fromkeys(readings.keys() & {*choices.categories, *choices.unite}, "levels")
+    found |= dict.fromkeys(readings.keys() & {*choices.categories, *choices.unite, *choices.declared}, "levels")
+    others = {name for name, others in readings.items() if OTHER_NUMBERS in others}
+    return found | dict.fromkeys(others | (readings.keys() & {*choices.numbers}), "cells")
 
 
 def use_unsettled(

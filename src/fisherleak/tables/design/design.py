@@ -163,8 +163,9 @@ class Design:
         if len(ignored) > 20:
             sentences.append(f"{len(ignored) - 20} more columns are not used: the list of columns says why.")
         whose = "one row" if self.people is None else "the rows of one person"
-        others = sorted(name for name, what in self.unsettled.items() if name != self.target.name and what != "levels")
-        written = sorted(name for name, what in self.unsettled.items() if name != self.target.name and what == "levels")
+        kinds = {name: what for name, what in self.unsettled.items() if name != self.target.name}
+        others = sorted(name for name, what in kinds.items() if what not in ("levels", "cells"))
+        written = sorted(name for name, what in kinds.items() if what in ("levels", "cells"))
         if others:
             named = ", ".join(f"'{name}'" for name in others[:20])
             sentences.append(
@@ -174,7 +175,7 @@ class Design:
         if written:
             named = ", ".join(f"'{name}'" for name in written[:20])
             sentences.append(
-                f"Without {whose} the categories of these columns might be written in another way, which a release shows: "
+                f"Without {whose} the values of these columns might be read in another way, which a release shows: "
                 f"{named}. `drop` leaves them out."
             )
         if self.header_by_one_row:
