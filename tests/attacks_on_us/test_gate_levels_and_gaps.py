@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from sklearn.linear_model import LinearRegression
 
+import fisherleak as fl
 from attacks_on_us.under_policy import judged, write_table_and_policy
+from fisherleak.auditing.run import as_raw
 from fisherleak.cli import main
+from fisherleak.training.trained_model import Settings, train
 
 pytestmark = pytest.mark.usefixtures("quick_audits")
 
@@ -130,3 +134,75 @@ def test_declared_categories_that_nobody_has_stand_beside_gaps(
         status, said, rules = judged(capsys, *OPTIONS, *QUICK, *options)
         assert status == 0, said
         assert 0.5 < rules["membership.max_right"]["value"] < 0.6
+
+
+PEOPLE = POLICY + 'person = "nr"\n'
+
+
+def of_people(ids: list[str], few: list[int]) -> pandas.DataFrame:
+    """A row for each id, and a category that the people of some rows have."""
+    job = np.array(["B" if row % 3 else "A" for row in range(len(ids))], dtype=object)
+    job[few] = "X"
+    return table(nr=ids, job=job)
+
+
+LONG = [str(10**16 + row + 1) for row in range(N)]
+
+
+@pytest.mark.parametrize("odd", ["0.5", "20000000000000000000", "pilot", "1e3"])
+@pytest.mark.parametrize("role", ["--person", "--id"])
+def test_long_ids_are_those_of_the_file(
+    odd: str, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One id with a fraction made floats of 17 digits, which united people, and with them decided which categories are named."""
+    monkeypatch.chdir(tmp_path)
+    frame = of_people([*LONG, odd], [2, 3, 4, 6, 7, 8])
+    with_it, without = released(frame, role, "nr"), released(frame[:-1], role, "nr")
+    assert with_it == without == {"z": None, "job": ["A", "B", "X"]}
+    if role == "--person":
+        write_table_and_policy(frame, PEOPLE)
+        assert judged(capsys, *OPTIONS, *QUICK, role, "nr")[0] == 0
+
+
+def test_long_ids_that_are_floats_are_refused(tmp_path: Path) -> None:
+    frame = of_people([*LONG, "0.5"], [2, 3, 4, 6, 7, 8]).astype({"nr": float})
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path)
+    for settings in (Settings("y", person="nr"), Settings("y", id="nr")):
+        with pytest.raises(fl.InvalidInputError, match="column 'nr' holds numbers of 16 digits or more"):
+            train(as_raw(path), settings)
+    X, y, who = frame[["z"]].to_numpy(), frame["y"].to_numpy(), frame["nr"].to_numpy()
+    model = LinearRegression().fit(X, y)
+    with pytest.raises(fl.InvalidInputError, match="person holds numbers of 16 digits or more"):
+        fl.audit(model, X, y, 1.0, person=who)
+    with pytest.raises(fl.InvalidInputError, match="The array of ids holds numbers of 16 digits or more"):
+        fl.Ledger(tmp_path / "l.json").add(fl.measure(model, X, y, fl.Gaussian(1.0)), ids=who)
+
+
+SITES = [f"{site}.{person}" for site in range(1, 13) for person in range(1, 10)]
+
+
+@pytest.mark.parametrize("other", ["pilot", "13.1"])
+def test_ids_that_are_one_number_and_two_texts_are_refused(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1.1 and 1.10 counted as one person, and nothing said so."""
+    monkeypatch.chdir(tmp_path)
+    assert released(of_people([*SITES, other], []), "--person", "nr") is not None
+    assert released(of_people([*SITES, other, "1.10"], []), "--person", "nr") is None
+    assert "The person column 'nr' holds ids that are different as text" in capsys.readouterr().err
+    seven = [*(each.replace(".", "") for each in SITES), *[other.replace("13.1", "7"), "007", "7.0", "7"]]
+    assert released(of_people(seven, []), "--person", "nr") is not None
+
+
+@pytest.mark.parametrize("others", [["7", "007"], ["7", "7.0"], ["1.1", "1.10"]])
+@pytest.mark.parametrize("more", ["8", "pilot"])
+def test_ids_of_rows_that_are_one_number_repeat(
+    others: list[str], more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With another id that is no number they were two, without it one, and the table was refused."""
+    monkeypatch.chdir(tmp_path)
+    ids = [str(100 + row) for row in range(N)]
+    assert released(of_people([*ids, more, others[0]], []), "--id", "nr") is not None
+    assert released(of_people([*ids, more, *others], []), "--id", "nr") is None
+    assert "The id column 'nr' repeats 1 of its" in capsys.readouterr().err

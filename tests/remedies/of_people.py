@@ -45,7 +45,30 @@ def imputed(learned: Any) -> Any:
     return model
 
 
+FLOATS = np.r_[0.5, 1e16 + 2.0 * np.arange(len(MANY) - 1)]
+SITES = ["1.1", "1.10", *(f"2.{k}" for k in range(1, 10)), *(f"p{k}" for k in range(len(MANY) - 11))]
+
+
+def of_ids(person: Any) -> Any:
+    return fl.audit(Ridge(1.0).fit(MANY, TARGET), MANY, TARGET, 5.0, attacks=False, person=np.array(person))
+
+
 OF_PEOPLE: list[Remedy] = [
+    Remedy(
+        "holds numbers of 16 digits or more, and is read with 15 digits: as ids some would be one.",
+        of_ids,
+        {"person": FLOATS},
+        {"Write them as text, with a letter before each": {"person": [f"p{k}" for k in range(len(MANY))]}},
+    ),
+    Remedy(
+        "holds ids that are different as text and the same as numbers, as 1.1 and 1.10 are.",
+        of_ids,
+        {"person": SITES},
+        {
+            "Write them as text, with a letter before each": {"person": [f"p{each}" for each in SITES]},
+            "in one way for each person": {"person": ["1.1", *SITES[:1], *SITES[2:]]},
+        },
+    ),
     Remedy(
         "counts rows, and this leakage is about people: measure it without person=",
         lambda leak: fl.queries_until(leak, X, fl.Gaussian(1.0), eta=1.0),

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak.errors import InvalidInputError
+
 EXACT = 2**53
 """Whole numbers below it are exact as floats."""
 PLAIN_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.(\d*?)0*)?", re.ASCII)
@@ -102,6 +104,27 @@ def id_text(value: Any) -> str:
     sign, whole, part = number.groups()
     size = f"{whole}.{part}" if part else whole
     return f"-{size}" if sign == "-" and size != "0" else size
+
+
+def check_ids_exact(what: str, ids: Iterable[Any]) -> None:
+    """Refuse ids that their column's type rounds: one with a fraction, or beyond 64 bits, makes all of them floats."""
+    if any(isinstance(each, float | np.floating) and EXACT <= abs(each) < math.inf for each in ids):
+        raise InvalidInputError(
+            f"{what} holds numbers of 16 digits or more, and is read with 15 digits: as ids some would be one. Write them "
+            "as text, with a letter before each."
+        )
+
+
+def check_ids_apart(what: str, texts: Iterable[str]) -> None:
+    """Refuse ids that are two texts and one number: 1.1 and 1.10 may be two people."""
+    known: dict[str, str] = {}
+    for text in texts:
+        own, number = text.strip(), id_text(text)
+        if "." in number and not number.startswith("str:") and known.setdefault(number, own) != own:
+            raise InvalidInputError(
+                f"{what} holds ids that are different as text and the same as numbers, as 1.1 and 1.10 are. Write them as "
+                "text, with a letter before each, or in one way for each person."
+            )
 
 
 def cell_text(value: Any, loosely: bool = False) -> str:

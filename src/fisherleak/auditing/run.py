@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, Never
@@ -94,11 +94,11 @@ FEWER = "It is quick with fewer columns, categories or classes: `drop` leaves a 
 """What would make a step quick."""
 
 
-def as_raw(table: TableLike) -> RawTable:
-    """A path, a frame, or a table that was read already: that one stays, the others are for one use."""
+def as_raw(table: TableLike, texts: Collection[str] = ()) -> RawTable:
+    """A path, a frame, or a table that was read already: which stays; others are for one use, with ``texts`` as they stand."""
     if isinstance(table, RawTable):
         return table
-    return (read_table(table) if isinstance(table, (str, os.PathLike)) else from_frame(table)).once()
+    return (read_table(table, texts=texts) if isinstance(table, (str, os.PathLike)) else from_frame(table)).once()
 
 
 def audit(
@@ -159,7 +159,7 @@ def audit(
         shape=shape,
         rows_per_person=rows_per_person,
     )
-    clock, raw, here = _Clock(), [as_raw(table)], Room.here() if room is None else room
+    clock, raw, here = _Clock(), [as_raw(table, settings.id_columns)], Room.here() if room is None else room
     if policy is not None:
         with _recorded() as caught:
             trained, settings = clock("fit", lambda: _trained_for_release(raw.pop(), settings, here))

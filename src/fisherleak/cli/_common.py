@@ -150,9 +150,9 @@ def fitted_or_released(
     from fisherleak.training.trained_model import train
 
     if not isinstance(decided, Path):
-        return train(source_table(table, **form), decided), decided, None
+        return train(source_table(table, texts=decided.id_columns, **form), decided), decided, None
     saved = load_model(decided)
-    return retrain(saved, source_table(table, **form)), saved.settings, saved
+    return retrain(saved, source_table(table, texts=saved.settings.id_columns, **form)), saved.settings, saved
 
 
 def decided_by_card(**given: Any) -> None:

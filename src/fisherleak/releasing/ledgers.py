@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
 from fisherleak._support.json import plain
-from fisherleak._support.level_types import id_text
+from fisherleak._support.level_types import check_ids_exact, id_text
 from fisherleak._support.namespaces import Json
 from fisherleak.engine.jacobian.perturbation import Attribute, Encoding
 from fisherleak.engine.losses import get_loss
@@ -105,6 +105,13 @@ def spend(
         )
 
 
+def id_columns(path: Path) -> frozenset[str]:
+    """The columns that releases on a ledger knew rows and people by: a file's cells are text there."""
+    with entries_of(path):
+        told = [each["about"]["settings"] for each in Ledger(path).entries if each["about"]] if path.exists() else []
+        return frozenset(each[role].strip() for each in told for role in ("id", "person") if each.get(role))
+
+
 def spent_on(path: Path, raw: RawTable) -> Spent:
     """What the releases on a ledger have told about the rows of a table, read as for the last of them.
 
@@ -175,7 +182,10 @@ def _whose(cells: WrittenCells, design: Design, settings: Settings) -> Whose:
         own = spelled(cells.names, replace(settings.choices, person=column)).person
         if own not in cells.names:
             return None
-        read, unread = ([id_text(str(cell)) for cell in cells.of(rows, own)[own]] for rows in groups)
+        found = [cells.of(rows, own)[own] for rows in groups]
+        for column in found:
+            check_ids_exact(f"Column '{own}'", column)
+        read, unread = ([id_text(str(cell)) for cell in column] for column in found)
         return read, unread
 
     return whose

@@ -141,6 +141,11 @@ class Settings:
         return cls(**{name: _tuples(value) for name, value in given.items()})
 
     @property
+    def id_columns(self) -> frozenset[str]:
+        """Columns whose cells stay text, whatever they hold: as numbers, 1.1 and 1.10 are one."""
+        return frozenset(name.strip() for name in (self.id, self.person) if name is not None)
+
+    @property
     def choices(self) -> Choices:
         return Choices(**{item.name: getattr(self, item.name) for item in fields(Choices)})
 

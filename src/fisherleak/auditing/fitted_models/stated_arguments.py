@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fisherleak._support.arrays import host
-from fisherleak._support.level_types import id_text
+from fisherleak._support.level_types import check_ids_apart, check_ids_exact, id_text
 from fisherleak.auditing.fitted_models.summary_of_leakage import LABEL
 from fisherleak.auditing.policy.disclosed_beside_noise import few_in_class
 from fisherleak.auditing.policy.policy import Rule
@@ -39,6 +39,8 @@ def whose_rows_are(leak: Leakage, person: Any) -> People | None:
         raise InvalidInputError(f"person must name whose row each of the {leak.n} rows is; got shape {labels.shape}.")
     if any(each is None or each != each for each in labels.tolist()):
         raise InvalidInputError("person is missing in some rows: name everyone, or leave these rows out and fit again.")
+    check_ids_exact("person", labels.tolist())
+    check_ids_apart("person", dict.fromkeys(map(str, labels.tolist())))
     known = np.array([id_text(each) for each in labels.tolist()], dtype=str)  # 7, 7.0 and "007" are one person
     _, first, places = np.unique(known, return_index=True, return_inverse=True)
     if len(first) < FEWEST:

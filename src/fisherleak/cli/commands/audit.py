@@ -238,7 +238,8 @@ def audit(
                     0.0  # rules are about the model that a release trains: on all rows, unless told otherwise
                 )
             settings = common.settings_from(**decided, id=id_, group=group)
-            result = run_audit(common.source_table(table, room, **form), settings, room, **options, **priced)
+            raw = common.source_table(table, room, texts=settings.id_columns, **form)
+            result = run_audit(raw, settings, room, **options, **priced)
         summary: Summary = told(summary_of_audit(result, show_values=show_values, command=common.command_line(context)))
         if released is None:
             around = command_around(table, result.settings, form)
@@ -328,7 +329,8 @@ def _again(
     if table is None:
         raise InvalidInputError("--released needs the TABLE that the model was released from.")
     saved = load_model(path)
-    trained = retrain(saved, common.source_table(table, room, **form), room, group)
+    raw = common.source_table(table, room, texts=saved.settings.id_columns, **form)
+    trained = retrain(saved, raw, room, group)
     noise = saved.noise_on(trained)
     known = {"noise": noise, "noise_note": CARD_NOTE, "released": True, "covariance": covariance_from(saved.card)}
     known["unconfirmed"] = why_unconfirmed(saved, trained, noise)

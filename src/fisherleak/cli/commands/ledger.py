@@ -67,7 +67,7 @@ def ledger(
       fisherleak ledger people.ledger.json --carry-to corrected.ledger.json
     """
     from fisherleak._support.checks import check_positive
-    from fisherleak.releasing.ledgers import spent_on
+    from fisherleak.releasing.ledgers import id_columns, spent_on
 
     most = None if limit is None else check_positive(limit, "limit")
     if carry_to is not None:
@@ -77,7 +77,7 @@ def ledger(
             "TABLE is missing: name the table that the ledger is about, or --carry-to a new ledger."
         )
     with common.quietly(quiet, json):
-        spent = spent_on(file, common.source_table(table, **form))
+        spent = spent_on(file, common.source_table(table, texts=id_columns(file), **form))
     order = (-spent.eta).argsort(kind="stable")
     above = [] if most is None else [int(row) for row in order if spent.eta[row] > most]
     document = {

@@ -130,6 +130,7 @@ def release(
     from fisherleak.protection.ledger.ledger import OverspentError
     from fisherleak.releasing.cards.signatures import card_path
     from fisherleak.releasing.files.released_files import save_model
+    from fisherleak.releasing.ledgers import id_columns
 
     over = common.over_from(over)
     settings = common.settings_from(
@@ -148,7 +149,8 @@ def release(
     with common.quietly(quiet, json):
         written = {"--out": [out, card_path(out)], "--ledger": [] if ledger is None else [ledger]}
         common.check_places(written, [table, sign, shape_from, form["columns"]])
-        raw = common.source_table(table, **form)
+        known = settings.id_columns | (frozenset() if ledger is None else id_columns(ledger))
+        raw = common.source_table(table, texts=known, **form)
         public_rows = None if shape_from is None else common.source_table(shape_from, **form)
         limited = attribute or None
         read: list[str] = []

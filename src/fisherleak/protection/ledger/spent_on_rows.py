@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fisherleak._support.arrays import host
-from fisherleak._support.level_types import id_text
+from fisherleak._support.level_types import check_ids_exact, id_text
 from fisherleak._support.namespaces import Json, TableLike, VectorLike
 from fisherleak.engine.information import Release
 from fisherleak.engine.jacobian import Jacobian
@@ -78,7 +78,9 @@ def whose_in(table: Table | None) -> Whose:
     def whose(column: str) -> tuple[Sequence[Any], Sequence[Any]] | None:
         if table is None or column not in table.names:
             return None
-        return [id_text(value) for value in table.named(column).tolist()], ()
+        cells = table.named(column).tolist()
+        check_ids_exact(f"Column '{column}'", cells)
+        return [id_text(value) for value in cells], ()
 
     return whose
 
@@ -274,6 +276,7 @@ def ids_of_rows(table: Table, ids: Any) -> list[Any]:
     found = list(range(table.n)) if given is None else np.asarray(given).tolist()
     if len(found) != table.n:
         raise InvalidInputError(f"ids must have one value for each of the {table.n} rows; got {len(found)}.")
+    check_ids_exact("The array of ids", found)
     if len(set(map(id_text, found))) != len(found):
         raise InvalidInputError(
             "ids must differ, and 7, 007 and 7.0 are one: a ledger knows a row by its id. Give each row its own."

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fisherleak._support.level_types import check_ids_exact, id_text
 from fisherleak._support.namespaces import TableLike
 from fisherleak.errors import InvalidInputError
 from fisherleak.rows.selection import mixed_bits
@@ -137,13 +138,17 @@ def check_used(used: Sequence[Column], profiles: Mapping[str, Profile]) -> None:
 
 def check_ids(raw: RawTable, name: str, profile: Profile, lazily: bool) -> str:
     """Refuse identifiers that repeat; gives back a sentence where not all could be compared."""
+    if profile.numbers is not None and "int" not in str(raw.kind(name)):
+        check_ids_exact(f"The id column '{name}'", (profile.numbers.low, profile.numbers.high))
     compared = not lazily and raw.rows <= MOST_IDS
     repeated = "values"
     if compared:
         import pandas
 
-        texts = [as_text(part.read((name,)).column(0)) for part in raw.parts]
-        distinct = int(pandas.Series(np.concatenate(texts)).nunique())
+        texts = np.concatenate([as_text(part.read((name,)).column(0)) for part in raw.parts])
+        if profile.numbers is None:  # 7 and 007 are one id
+            texts = np.array([id_text(text) for text in texts], dtype=object)
+        distinct = int(pandas.Series(texts).nunique())
         repeated = f"{raw.rows - distinct} of its {raw.rows} values" if distinct < raw.rows else ""
     elif profile.distinct:
         repeated = ""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fisherleak._support.level_types import id_text
+from fisherleak._support.level_types import check_ids_apart, check_ids_exact, id_text
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.decide.cell_text import OTHER
 from fisherleak.tables.design.features import Facts
@@ -66,8 +66,11 @@ def people_in(raw: RawTable, name: str, lazily: bool) -> People:
             f"`person` ('{name}') needs all rows in memory, and those of {raw.source} are read part by part: use fewer rows "
             "or columns, enough memory (`room`) and no cluster."
         )
-    texts = np.concatenate([as_text(part.read((name,)).column(0)) for part in raw.parts])
-    written, spellings = pandas.factorize(texts)
+    cells = [part.read((name,)).column(0) for part in raw.parts]
+    for column in cells:
+        check_ids_exact(f"The person column '{name}'", column.to_pylist())
+    written, spellings = pandas.factorize(np.concatenate([as_text(column) for column in cells]))
+    check_ids_apart(f"The person column '{name}'", spellings)
     own, _ = pandas.factorize(np.array([id_text(text) for text in spellings], dtype=object))
     places, names = own[written], spellings[np.unique(own, return_index=True)[1]]
     if len(names) < FEWEST:
