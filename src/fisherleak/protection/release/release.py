@@ -99,8 +99,8 @@ def release(
         each category must have at least five rows, and so must each class. Rarer categories are pooled by the encoder
         (``min_frequency=5``, ``handle_unknown="infrequent_if_exist"``), at least five rows together; their names do not
         leave. Encoders for which one row decides what is pooled are refused. For a Fit with ``fl.ObjectivePerturbation`` of a
-        loss other than the squared: it minimises the perturbed objective on them. For an imputer with indicators: at least five rows
-        lack each column that has one, and five have it.
+        loss other than the squared: it minimises the perturbed objective on them. For an imputer with indicators: at least
+        five rows lack each column that has one, and five have it.
     bounds : mapping, optional
         Of each column (low, high), declared: what an imputer fills gaps with is clipped to them after the draw, so that it is a
         plausible value. Columns that are not named keep the noisy value, which may be far outside.

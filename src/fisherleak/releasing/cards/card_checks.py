@@ -319,7 +319,9 @@ GRID_BEFORE = (
 )
 
 
-WORDS_BEFORE = "The wording of the model card's sentences: it is that of the first files of version 0.2.0, and anyone can choose it."
+WORDS_BEFORE = (
+    "The wording of the model card's sentences: it is that of the first files of 0.2.0, and anyone can choose it."
+)
 
 
 def computed_before(card: Json) -> list[str]:
