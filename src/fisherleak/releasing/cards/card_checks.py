@@ -410,7 +410,7 @@ def _says_what_it_must(card: Json) -> bool:
 
 def has_first_words(card: Json) -> bool:
     """Whether sentences of a card are in the words of the first files of version 0.2.0."""
-    return card["schema"] == CARD and in_first_words(card["assumptions"]) == card["assumptions"]
+    return bool(card["schema"] == CARD and in_first_words(card["assumptions"]) == card["assumptions"])
 
 
 def said_of_unit_before(card: Json, sentences: Iterable[str]) -> list[str]:
