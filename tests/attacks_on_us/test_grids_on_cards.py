@@ -149,6 +149,14 @@ def test_digits_of_the_least_deviation_are_named_or_refused(release: Path) -> No
         assert any("'noise.calibrated.least'" in each and BEFORE in each for each in found.unchecked)
 
 
+def test_a_card_without_its_least_deviation_is_refused_by_that_name(release: Path) -> None:
+    """It was refused under the bounds, which are as they should be; noise for the rows alone could once lack it."""
+    told = calibrated(release)
+    rewritten(release, lambda card: card["noise"]["calibrated"].pop("least"))
+    named = "under 'noise.calibrated.least' what no model card says" in str(verify(release).failed)
+    assert named == (told["over"] != "max")
+
+
 def as_before(path: Path, raw: RawTable) -> None:
     """The file that a version before wrote: with a least deviation from the exact number of rows, or a grid of its own."""
     kept = load_model(path)

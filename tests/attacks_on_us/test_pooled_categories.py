@@ -70,7 +70,7 @@ def test_the_gate_refuses_a_pool_of_declared_categories_that_one_row_decides(opt
 @pytest.mark.parametrize("leave", [released, private, protected])
 @pytest.mark.parametrize("options", [POOLS["a count"], POOLS["codes"], {"min_frequency": 15, "categories": "auto"}])
 def test_so_do_releases(leave: Callable[..., Any], options: Any) -> None:
-    for rows in (X.index, X.index.drop(ROW)):
+    for rows in (X.index, X.index.drop([ROW])):
         with pytest.raises(fl.UnsupportedModelError, match=REFUSED):
             leave(pipeline(**options), X.loc[rows], Y.loc[rows])
 
@@ -114,6 +114,6 @@ def test_what_is_advised_for_rare_categories_is_decided_by_no_row() -> None:
         released(pipeline(categories="auto"), rare, Y)
     said = str(refused.value)
     advised = int(said.split("min_frequency=")[1].split(" ")[0])
-    pooled = {"min_frequency": advised, "handle_unknown": "infrequent_if_exist", "categories": "auto"}
+    pooled: dict[str, Any] = {"min_frequency": advised, "handle_unknown": "infrequent_if_exist", "categories": "auto"}
     assert gate(pipeline(**pooled), rare, Y).passed
     released(pipeline(**pooled), rare, Y)

@@ -33,11 +33,11 @@ from fisherleak.errors import FisherleakError
 from fisherleak.protection.certificates.published_scale import STEP
 from fisherleak.protection.release.penalty_and_shape import NO_SHAPE, NOT_GIVEN
 from fisherleak.releasing.any_record_noise import least_admitted, public_numbers
-from fisherleak.releasing.cards.card_checks import least_follows, said_of_unit_before, unit_before
+from fisherleak.releasing.cards.card_checks import has_first_words, least_follows, said_of_unit_before, unit_before
 from fisherleak.releasing.cards.card_fields import CARD
 from fisherleak.releasing.cards.cards import card_of, limited_words, rows_per_person_on
 from fisherleak.releasing.cards.signatures import card_path, signature_of, unsealed
-from fisherleak.releasing.files.earlier_files import as_earlier
+from fisherleak.releasing.files.earlier_files import as_earlier, in_first_words
 from fisherleak.releasing.files.released_files import SavedModel
 from fisherleak.releasing.scale_rule import limit_on
 from fisherleak.rows.summary import digest
@@ -134,6 +134,8 @@ def _described(saved: SavedModel, audit: Audit) -> tuple[str, bool]:
     if unit_before(card):
         again["target"]["unit"] = 1.0
         again["assumptions"] = said_of_unit_before(card, again["assumptions"])
+    if has_first_words(card):
+        again["assumptions"] = in_first_words(again["assumptions"])
     # as texts, since Python takes true for 1
     wrong = [n for n in (*DESCRIBED, *["assumptions"] * now) if json.dumps(card[n]) != json.dumps(again[n])]
     if wrong:

@@ -773,7 +773,7 @@ def test_a_penalty_is_chosen_by_public_numbers_unless_it_is_given(
     assert "No penalty" not in done.out
 
 
-def test_a_file_in_the_first_words_of_this_version_is_verified(
+def test_a_file_in_the_first_words_of_this_version_is_verified_and_audited(
     fisherleak: Command, people: Path, tmp_path: Path
 ) -> None:
     """Sentences of model cards have other words now; those of files that are out are read, and no third ones."""
@@ -787,6 +787,11 @@ def test_a_file_in_the_first_words_of_this_version_is_verified(
     first = in_first_words(card["assumptions"])
     assert first[0].startswith("Before the noise")
     place.write_bytes(card_text(sealed(card | {"assumptions": first})))
-    assert fisherleak("verify", model).status == 0
+    done = fisherleak("verify", model)
+    assert (done.status, "The wording of the model card's sentences" in " ".join(done.out.split())) == (0, True)
+    done = fisherleak("audit", people, "--released", model, "-v", *FAST)
+    assert (done.status, "The wording of the model card's sentences" in " ".join(done.out.split())) == (0, True), (
+        done.err
+    )
     place.write_bytes(card_text(sealed(card | {"assumptions": [*first[:1], *card["assumptions"][1:]]})))
     assert fisherleak("verify", model).status == 1

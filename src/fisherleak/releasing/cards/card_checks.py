@@ -319,9 +319,15 @@ GRID_BEFORE = (
 )
 
 
+WORDS_BEFORE = (
+    "The wording of the model card's sentences: it is that of the first files of 0.2.0, and anyone can choose it."
+)
+
+
 def computed_before(card: Json) -> list[str]:
-    """What an earlier version computed from the rows, and nothing on the card gives."""
+    """What an earlier version computed from the rows, or wrote in other words, and nothing on the card gives."""
     told, found = card["noise"].get("calibrated") or {}, [UNIT_BEFORE] * unit_before(card)
+    found += [WORDS_BEFORE] * has_first_words(card)
     if told.get("shape") is None:
         return found
     if told.get("least") is None:
@@ -400,6 +406,11 @@ def _says_what_it_must(card: Json) -> bool:
         or _says(card, in_first_words(each), in_first_words(penalties), in_first_words(shapes))
         for each in (own, *([said_of_unit_before(card, own)] if unit_before(card) else []))
     )
+
+
+def has_first_words(card: Json) -> bool:
+    """Whether sentences of a card are in the words of the first files of version 0.2.0."""
+    return bool(card["schema"] == CARD and in_first_words(card["assumptions"]) == card["assumptions"])
 
 
 def said_of_unit_before(card: Json, sentences: Iterable[str]) -> list[str]:

@@ -246,12 +246,20 @@ def _calibrated(number: Number) -> Check:
         "offset": number(0.0, 1.0),
         "probability": number(0.0, 1.0),
     }
-    return either(
-        record(for_the_rows),
-        record(for_the_rows | OWN_SHAPE | {"least": number(LEAST)}, ("least",)),
-        record(for_anybody | PEOPLE, (*PEOPLE,)),
-        record(for_anybody | OWN_SHAPE | {"least": number(LEAST)} | PEOPLE, (*PEOPLE,)),
-    )
+    least: dict[str, Check] = {"least": number(LEAST)}
+    ways = {
+        (False, False): record(for_the_rows),
+        (False, True): record(for_the_rows | OWN_SHAPE | least, ("least",)),
+        (True, False): record(for_anybody | PEOPLE, (*PEOPLE,)),
+        (True, True): record(for_anybody | OWN_SHAPE | least | PEOPLE, (*PEOPLE,)),
+    }
+
+    def check(value: Any, way: str) -> str | None:
+        if not isinstance(value, dict):
+            return way
+        return ways[value.get("over") == IN_FILES, "shape" in value](value, way)
+
+    return check
 
 
 def _noise(number: Number) -> Check:
