@@ -272,7 +272,8 @@ def _differences(J: Jacobian) -> Vector:
     """How far apart the direct effects of features are where values rise and where they fall, (n, p)."""
     rows = (J.X, J.y, J.fit.sample_weight)
     if J.several:
-        moved = [np.asarray(host(_on(J, way).folding.moves(J.X, rows[2]))) for way in (UP, DOWN)]
+        assert J.folding is not None
+        moved = [np.asarray(host(J.folding.on(way).moves(J.X, rows[2]))) for way in (UP, DOWN)]
     else:
         moved = [np.asarray(host(_on(J, way).model.rows(*rows).direct)) for way in (UP, DOWN)]
     return np.asarray(moved[0] - moved[1])
@@ -288,7 +289,8 @@ def _joined(statistics: Sequence[_Statistic]) -> Vector | None:
     """C of the statistics that one attribute moves: what they do together is below C C^T."""
     if not statistics:
         return None
-    return _spread(np.stack([each.vector for each in statistics], axis=1)[None])[0]
+    (found,) = _spread(np.stack([each.vector for each in statistics], axis=1)[None])
+    return np.asarray(found)
 
 
 def _spread(vectors: Vector) -> Vector:
