@@ -11,7 +11,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 import fisherleak as fl
 from fisherleak.engine.losses.loss import Labels
@@ -306,6 +306,18 @@ OF_CHOICES: list[Remedy] = [
             },
             "counted=False": None,
         },
+    ),
+    Remedy(
+        "A choice is not counted where values tie at a range or a quantile that a scaler learned",
+        released,
+        {
+            "estimator": make_pipeline(MinMaxScaler(), Ridge(1.0)),
+            "X": np.round(X),
+            "over": "max",
+            "bounds": None,
+            "public": "nothing",
+        },
+        {"use StandardScaler": {"estimator": make_pipeline(StandardScaler(), Ridge(1.0))}, "counted=False": None},
     ),
     Remedy(
         "is known only if held-out rows decide.",

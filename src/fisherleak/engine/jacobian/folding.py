@@ -105,6 +105,8 @@ class Folding:
     sides : array of shape (3, 3, q, d), optional
         Shares, and ``carried``, by way (``UP``, ``DOWN``, ``APART``), where values of a column tie at an order statistic: what
         one of these does to it then depends on the way that it moves. ``on`` gives the folding of one way.
+    needed : array of shape (q, d), optional
+        With ``sides``: how many of the values that tie have to move before the order statistic does.
     """
 
     slopes: Array
@@ -119,6 +121,7 @@ class Folding:
     carried: Array | None = None
     filling: Filling | None = None
     sides: Array | None = None
+    needed: Array | None = None
 
     @property
     def two_sided(self) -> bool:
@@ -132,7 +135,7 @@ class Folding:
             return replace(self, filling=filling)
         own = self.sides[way, ...]
         carried = None if filling is None else own[1:, ...]
-        return replace(self, shares=own[0, ...], carried=carried, filling=filling, sides=None)
+        return replace(self, shares=own[0, ...], carried=carried, filling=filling, sides=None, needed=None)
 
     def moved_by(self, columns: Sequence[int]) -> bool:
         """Whether values of some features move any scale; taken for certain where gaps are filled too."""

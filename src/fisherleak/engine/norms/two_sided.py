@@ -104,7 +104,7 @@ class TwoSided(TableInformation):
 
         def finish(sums: Sums) -> Array:
             G = plain.finish(sums[:-1])
-            moved = [each for each, touched in zip(statistics, host(sums[-1]), strict=True) if touched > 0]
+            moved = [each for each, touched in zip(statistics, host(sums[-1]), strict=True) if touched >= each.needed]
             parts = [_joined([each for each in moved if each.attribute == j]) for j in range(len(attributes))]
             C = np.concatenate([part for part in parts if part is not None] or [np.zeros((G.shape[0], 0))], axis=1)
             own, more = np.asarray(host(G)), C @ C.T
@@ -225,6 +225,8 @@ class _Statistic:
     value: float
     by_all: bool
     """Whether every row may move it, through a filled value."""
+    needed: int
+    """How many rows have to move together for it to move."""
 
     def touched(self, features: Sequence[Vector]) -> NDArray[np.bool_]:
         """Which rows of a block may move it."""
@@ -244,7 +246,7 @@ def _bump(J: Jacobian, column: int) -> Vector:
     return np.asarray(np.einsum("rl,l->r", B[:, column :: J.width], np.asarray(host(J.slopes))[:, column]))
 
 
-def _tied_statistics(J: Jacobian) -> list[tuple[int, Vector, tuple[int, float, bool]]]:
+def _tied_statistics(J: Jacobian) -> list[tuple[int, Vector, tuple[int, float, bool, int]]]:
     """The statistics of one release at which values tie: feature, what it does, and who moves it."""
     folding = J.folding
     assert folding is not None
@@ -253,7 +255,8 @@ def _tied_statistics(J: Jacobian) -> list[tuple[int, Vector, tuple[int, float, b
     found = []
     for q, k in zip(*np.nonzero((shares != 0) & ~sides[APART].any(axis=0)), strict=True):
         filled = bool(sides[:, 1:, q, k].any())
-        found.append((int(k), shares[q, k] * _bump(J, int(k)), (int(k), float(values[q, k]), filled)))
+        together = 1 if folding.needed is None else int(host(folding.needed)[q, k])
+        found.append((int(k), shares[q, k] * _bump(J, int(k)), (int(k), float(values[q, k]), filled, together)))
     filling = folding.filling
     if filling is not None and filling.sides is not None:
         own, d = np.asarray(host(filling.sides)), shares.shape[1]
@@ -263,7 +266,7 @@ def _tied_statistics(J: Jacobian) -> list[tuple[int, Vector, tuple[int, float, b
             k = filling.columns[i]
             carried = through[i] + sides[APART, 2, :, k].sum()
             vector = whole[s, i] * (_bump(J, first + int(i)) + carried * _bump(J, k))
-            found.append((k, vector, (k, float(np.asarray(host(filling.values))[s, i]), False)))
+            found.append((k, vector, (k, float(np.asarray(host(filling.values))[s, i]), False, 1)))
         assert d == J.X.shape[1]
     return found
 
@@ -272,7 +275,8 @@ def _differences(J: Jacobian) -> Vector:
     """How far apart the direct effects of features are where values rise and where they fall, (n, p)."""
     rows = (J.X, J.y, J.fit.sample_weight)
     if J.several:
-        moved = [np.asarray(host(_on(J, way).folding.moves(J.X, rows[2]))) for way in (UP, DOWN)]
+        assert J.folding is not None
+        moved = [np.asarray(host(J.folding.on(way).moves(J.X, rows[2]))) for way in (UP, DOWN)]
     else:
         moved = [np.asarray(host(_on(J, way).model.rows(*rows).direct)) for way in (UP, DOWN)]
     return np.asarray(moved[0] - moved[1])
@@ -288,7 +292,8 @@ def _joined(statistics: Sequence[_Statistic]) -> Vector | None:
     """C of the statistics that one attribute moves: what they do together is below C C^T."""
     if not statistics:
         return None
-    return _spread(np.stack([each.vector for each in statistics], axis=1)[None])[0]
+    (found,) = _spread(np.stack([each.vector for each in statistics], axis=1)[None])
+    return np.asarray(found)
 
 
 def _spread(vectors: Vector) -> Vector:

@@ -339,6 +339,7 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
     slopes, means, totals, weighted = np.zeros(d), np.zeros(d), np.zeros(d), False
     most = max([1, *(2 * len(scale.points) for scale in scales)])
     values, shares, sides = np.full((most, d), np.nan), np.zeros((most, d)), np.zeros((3, 3, most, d))
+    needed = np.ones((most, d))
     for k, scale in enumerate(scales):
         if scale.spread:
             mean, total, weighted = _spread_of(X[:, k], risk.weights, scale, risk.parameter_names[k])
@@ -347,17 +348,19 @@ def folding_of(risk: Risk, fit: Fit, scales: Sequence[Scale], absent: Mask) -> F
         for q, (value, place, share) in enumerate(_order_statistics(X[:, k], scale, risk.parameter_names[k])):
             values[q, k], shares[q, k] = value, 2.0 * push[k] * scale.scale * share
             sides[:, :, q, k] = shares[q, k] * statistic_moves(X[:, k], value, place, filled, by_size=place < 0)
+            needed[q, k] = 1 if place < 0 or filled.any() else _moving_together(X[:, k], value, place)
     fills, centres = [scale.fill for scale in scales], [scale.public[1] for scale in scales]
     filling = None if several else filling_of(risk, fit, fills, centres, absent, (slopes, means, weighted))
     frame = frame_of(scales, risk.intercept, 0 if filling is None else filling.size)
     xp = namespace(risk.X)
     whole = filling is None and not any(scale.points for scale in scales)
-    parts = [like(x, risk.X, xp) for x in (slopes, means, values, shares, frame, sides)]
+    parts = [like(x, risk.X, xp) for x in (slopes, means, values, shares, frame, sides, needed)]
     found = Folding(
         *(parts[0], parts[1], weighted, parts[2], parts[3], parts[4]),
         totals=like(totals, risk.X, xp) if whole else None,
         filling=filling,
         sides=parts[5],
+        needed=parts[6],
     )
     tied = np.any((shares != 0) & ~sides[APART].any(axis=0)) or (filling is not None and filling.sides is not None)
     return found if tied else found.on(APART)
@@ -406,6 +409,12 @@ def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, i
                 "the table it was fitted on."
             )
     return found
+
+
+def _moving_together(x: Vector, value: float, place: int) -> int:
+    """How many of the values that tie at a place in order have to move, up or down, before what stands there does."""
+    first, count = int(np.sum(x < value)), int(np.sum(x == value))
+    return min(place - first + 1, first + count - place)
 
 
 def frame_of(scales: Sequence[Scale], intercept: bool, filled: int = 0) -> Vector:

@@ -539,6 +539,11 @@ def _view(candidate: Candidate, scorer: Scorer) -> View:
             "A choice is not counted where an imputer learned what it fills in: fill missing values with a declared one, "
             "SimpleImputer(strategy='constant', fill_value=…), or use counted=False, which warns."
         )
+    if measurement(leak).information.two_sided(jacobian.attributes):
+        raise InvalidInputError(
+            "A choice is not counted where values tie at a range or a quantile that a scaler learned: use StandardScaler, or "
+            "use counted=False, which warns."
+        )
     prepared = prepare(neutral(model)[0] if folded else model, as_table(rows_of(task.X, scorer.rows)))
     features = np.asarray(prepared.features, dtype=np.float64)
     x = np.asarray(with_constant(features, fit.intercept is not None, fit.centre))
