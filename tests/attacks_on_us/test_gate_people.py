@@ -64,7 +64,9 @@ def test_people_whose_rows_agree_are_attacked_as_people(section: str) -> None:
     assert not found.passed
     if section == "columns":
         best = next(
-            each for each in found.summary.attacks if each.attacker == "white-box with prior" and "40 people" in each.method
+            each
+            for each in found.summary.attacks
+            if each.attacker == "white-box with prior" and "40 people" in each.method
         )
         assert best.accuracy == pytest.approx(known, abs=0.02)
 
@@ -79,7 +81,10 @@ def test_so_they_are_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     line = ["audit", str(tmp_path / "t.csv"), "--target", "y", "--person", "person", "--noise", "0.02", "-v"]
     assert main([*line, "--held-out", "0", "--policy", str(tmp_path / "p.toml")]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "The value that most rows of a person have in 'sex', 'y' is also guessed, in all of these rows together." in said
+    assert (
+        "The value that most rows of a person have in 'sex', 'y' is also guessed, in all of these rows together."
+        in said
+    )
     agree = rows.assign(sex=rows.groupby("person").sex.transform("first"))
     agree.to_csv(tmp_path / "t.csv", index=False)
     assert main([*line, "--held-out", "0", "--policy", str(tmp_path / "p.toml")]) == 1
