@@ -58,7 +58,7 @@ def test_a_named_column_that_is_left_out_drops_no_rows_of_a_plan(
 ) -> None:
     option, notes = NOTES[form]
     made = table().assign(note=notes)
-    made.loc[0] = [9.0, 9.0, ""]
+    made.loc[0, ["z", "y"]], made.loc[0, "note"] = 9.0, ""
     person = ["--person", "who"] if whose == "people" else []
     made = made.assign(who=np.arange(200)) if person else made
     policy = POLICY + ('person = "who"\n' if person else "")
@@ -164,8 +164,8 @@ def test_an_odd_row_of_each_person_does_not_hide_their_usual_value(
     limit = round(true - 0.02, 3)
     section = "columns.smoker" if rule == "max_attack" else "attacks"
     model = Ridge(alpha=10.0).fit(made[["smoker", "z"]], made.y)
-    policy = {"columns": {"smoker": {rule: limit}}} if rule == "max_attack" else {"attacks": {rule: limit}}
-    policy = {**policy, "require": {"person": "who"}}
+    rules_ = {"columns": {"smoker": {rule: limit}}} if rule == "max_attack" else {"attacks": {rule: limit}}
+    policy: dict[str, Any] = {**rules_, "require": {"person": "who"}}
     options: dict[str, Any] = {"noise": fl.Gaussian(SIGMA), "public": "nothing", "policy": policy}
     found = fl.audit(model, made[["smoker", "z"]], made.y, person=who.rename("who"), **options)
     assert not found.passed
