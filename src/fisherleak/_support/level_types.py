@@ -108,7 +108,7 @@ def id_text(value: Any) -> str:
 
 def check_ids_exact(what: str, ids: Iterable[Any]) -> None:
     """Refuse ids that their column's type rounds: one with a fraction, or beyond 64 bits, makes all of them floats."""
-    if any(isinstance(each, float | np.floating) and EXACT <= abs(each) < math.inf for each in ids):
+    if any(isinstance(each, float | np.floating) and EXACT <= abs(float(each)) < math.inf for each in ids):
         raise InvalidInputError(
             f"{what} holds numbers of 16 digits or more, and is read with 15 digits: as ids some would be one. Write them "
             "as text, with a letter before each."

@@ -183,9 +183,9 @@ def _whose(cells: WrittenCells, design: Design, settings: Settings) -> Whose:
         if own not in cells.names:
             return None
         found = [cells.of(rows, own)[own] for rows in groups]
-        for column in found:
-            check_ids_exact(f"Column '{own}'", column)
-        read, unread = ([id_text(str(cell)) for cell in column] for column in found)
+        for each in found:
+            check_ids_exact(f"Column '{own}'", each)
+        read, unread = ([id_text(str(cell)) for cell in each] for each in found)
         return read, unread
 
     return whose
