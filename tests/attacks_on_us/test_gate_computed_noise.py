@@ -82,7 +82,7 @@ def test_membership_at_a_scale_that_a_row_may_change_is_not_held_fixed() -> None
 @pytest.mark.parametrize("kind", [fl.Gaussian, fl.Laplace, fl.Bounded])
 def test_the_same_scale_keeps_how_it_was_found(kind: Any) -> None:
     leak = fl.measure(MODEL.set_params(alpha=400.0).fit(X, Y), X, Y, kind(1.0))
-    noise = fl.calibrate(leak, 0.5, over="max")
+    noise: Any = fl.calibrate(leak, 0.5, over="max")
     again = noise.rescaled(noise.limit if kind is fl.Bounded else noise.scale)
     with pytest.raises(fl.InvalidInputError, match="the noise scale was computed from the rows"):
         fl.audit(MODEL, X, Y, again, policy=COLUMNS, attacks=False)

@@ -42,9 +42,7 @@ ILL = np.where(np.arange(200) < 4, "ill", "well")
 EVEN = np.where(np.arange(200) % 2, "ill", "well")
 POOLED: dict[str, Any] = {"min_frequency": 10, "handle_unknown": "infrequent_if_exist"}
 LACKING = TABLE[["age"]].where(np.arange(200)[:, None] > 2)
-
-
-CITIES = np.where(np.arange(200) % 9 == 0, None, TABLE.city.to_numpy(dtype=object))[:, None]
+CITIES = np.array([None if row % 9 == 0 else city for row, city in enumerate(TABLE.city)], dtype=object)[:, None]
 """Texts, of which some are missing."""
 
 

@@ -237,7 +237,7 @@ def test_shares_of_values_that_are_there_are_those_of_a_filled_table(estimator: 
     filled = pd.DataFrame(imputer.transform(GAPS), columns=GAPS.columns)
     model, plain = (make_pipeline(*steps, pre.StandardScaler(), clone(estimator)) for steps in ((SimpleImputer(),), ()))
     found = fl.measure(model.fit(GAPS, y), GAPS, y).revealed()
-    spread = {name: float(GAPS[name].std(ddof=0)) for name in GAPS}
+    spread = {str(name): float(GAPS[name].std(ddof=0)) for name in GAPS}
     known = fl.measure(plain.fit(filled, y), filled, y).revealed(spread=spread)
     there = ~np.isnan(GAPS.to_numpy())
     np.testing.assert_allclose(found[there], known[there], rtol=1e-9)
