@@ -88,7 +88,7 @@ def test_releases_with_scalers_folded_in_are_attacked_by_their_answers_or_refuse
     np.testing.assert_allclose(features @ theta, noisy.predict(TABLE), rtol=1e-10)
     assert (black_box.infer(noisy) == black_box.infer(theta)).all()
     for refused in (fl.attacks.WhiteBox(model, TABLE, DOSE, "gene"), fl.attacks.Membership(model, TABLE, DOSE)):
-        with pytest.raises(fl.UnsupportedModelError, match=r"scalers folded in.*public='preprocessing'"):
+        with pytest.raises(fl.UnsupportedModelError, match=r"scalers folded into.*public='preprocessing'"):
             refused.infer(folded)
     encoded = pipeline(Ridge(alpha=0.5))[:1].set_params(columntransformer__numbers="passthrough")
     without = make_pipeline(*encoded, Ridge(alpha=0.5)).fit(TABLE, DOSE)  # no scaler: nothing was folded

@@ -250,7 +250,7 @@ def test_what_differs_within_a_person_is_refused() -> None:
     X = np.column_stack([np.arange(12) % 2, np.arange(12) % 3]).astype(float)
     y, who = np.sin(np.arange(12)), np.arange(12) % 3
     fit = fl.minimise(X, y, l2=1e-2)
-    with pytest.raises(fl.InvalidInputError, match=r"same in all rows of a person; '.*' is not for 0"):
+    with pytest.raises(fl.InvalidInputError, match=r"one value in all rows of a person; '.*' has several for 0"):
         fl.attacks.WhiteBox(fit, X, y, 0, groups=who)
     with pytest.raises(fl.InvalidInputError, match="BlackBox guesses a value of one row: leave groups out"):
         fl.attacks.BlackBox(fit, X, y, 1, groups=who)

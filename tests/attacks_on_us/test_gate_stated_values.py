@@ -86,7 +86,7 @@ def test_a_rule_says_that_it_holds_a_computed_scale_fixed() -> None:
     noise = fl.calibrate(leak, eta=2.0, over="any-record", bounds=ends)
     policy = {
         "columns": {"a": {"max_revealed": 0.999}},
-        "membership": {"max_right": 0.999},
+        "label": {"max_revealed": 0.999},
         "require": {"public": "preprocessing"},
     }
     for given, said in ((noise, True), (fl.Gaussian(noise.scale), False)):

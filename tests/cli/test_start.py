@@ -336,7 +336,7 @@ def test_the_traceback_beside_the_sentence(line: list[str], fisherleak: Command,
 
 
 def test_what_should_not_happen_shows_where(fisherleak: Command, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("\x1b[31m")
 
     monkeypatch.setattr("fisherleak.tables.read_table", broken)

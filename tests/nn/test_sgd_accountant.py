@@ -398,7 +398,7 @@ def test_batches_of_fixed_size_have_the_published_bound() -> None:
 
 
 def test_lengths_past_the_table_are_refused() -> None:
-    with pytest.raises(fl.InvalidInputError, match="rho is at most 1"):
+    with pytest.raises(fl.InvalidInputError, match="rho must be at most 1"):
         subsampling_table(0.1, 1.0).at(np.array([1.1]))
 
 

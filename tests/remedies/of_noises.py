@@ -338,7 +338,7 @@ OF_NOISES: list[Remedy] = [
         {"Pass the model that release returned": {"released": fl.release(fitted(Ridge(1.0), X=CODED), NOISE)}},
     ),
     Remedy(
-        "The scalers of released are folded into its coefficients, and this attacker takes scales and centres as public",
+        "released has its scalers folded into its coefficients, and this attacker takes scales and centres as public",
         lambda public="nothing": fl.attacks.WhiteBox(STEPS, CODED, Y, 3).infer(fl.release(STEPS, NOISE, public=public)),
         {},
         {

@@ -513,7 +513,7 @@ def _unfolded(theta: Vector, released: Any, model: Any, by_answers: bool) -> Vec
         return theta
     if not by_answers:
         raise UnsupportedModelError(
-            "The scalers of released are folded into its coefficients, and this attacker takes scales and centres as "
+            "released has its scalers folded into its coefficients, and this attacker takes scales and centres as "
             "public. Attack a release with public='preprocessing', or measure this release with public='nothing'."
         )
     _, scales = neutral(model)

@@ -180,7 +180,7 @@ def test_what_has_no_closed_form_is_refused() -> None:
     X = case.X.copy()
     X[:, 0] = np.arange(60) % 4
     attack: Any = fl.attacks.WhiteBox(fl.minimise(X, case.y, l2=0.01), X, case.y, 0)
-    with pytest.raises(fl.InvalidInputError, match="up to 3 candidates; x0 has 4"):
+    with pytest.raises(fl.InvalidInputError, match="up to 3 candidates; 'x0' has 4"):
         fl.calibrate(attack, accuracy=0.6)
     leak: Any = case.leak()
     with pytest.raises(fl.InvalidInputError, match="accuracy is for attacks"):

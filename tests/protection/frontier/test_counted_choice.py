@@ -271,7 +271,7 @@ def test_a_candidate_near_a_bound_that_is_refused_is_left_out_by_the_offset() ->
     step = math.log(STEP)
     assert _admitted(points, [math.inf, 0.5 * step], 0.4) == list(points)
     assert _admitted(points, [math.inf, 0.5 * step], 0.6) == [points[0]]
-    with pytest.raises(fl.InvalidInputError, match="next to one that is refused"):
+    with pytest.raises(fl.InvalidInputError, match="nearly too loose to be used"):
         _admitted(points, [0.0, 0.0], 0.1)
 
 

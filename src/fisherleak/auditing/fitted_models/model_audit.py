@@ -123,7 +123,7 @@ class ModelAudit(Pickled):
         Examples
         --------
         >>> print(found.verdict.splitlines()[0])
-        Passed: no person is above the limit of η = 5.
+        Passed: no person is above the limit of η = 5 in the units of the columns.
         """
         return str(_wording().verdict_text(self.summary))
 
