@@ -120,7 +120,7 @@ def test_people_are_attacked_with_all_their_rows(
         f"{inside} people, 100 releases",
     }
     by_row = json.loads(fisherleak("attack", "visits.csv", *own, "--attribute", "age", "--noise", "0.25", "--json").out)
-    assert {a["method"].split(",")[0].split()[1] for a in by_row["attacks"]} == {"rows"}
+    assert {a["method"].split(",")[0].split()[1] for a in by_row["attacks"]} == {"rows", "people"}
     audited = json.loads(fisherleak("audit", "visits.csv", *own, "--json", "--draws", "4", "--quick").out)
     check_summary(audited)
     assert audited["next"]["command"].startswith(

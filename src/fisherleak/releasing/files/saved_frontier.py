@@ -92,7 +92,8 @@ def save_protected(
     )
     place, least = Path(path), min(units)
     if least < 1.0:
-        name = min(bounds, key=lambda each: bounds[each][1] - bounds[each][0])
+        narrowest = min(bounds, key=lambda each: bounds[each][1] - bounds[each][0])
+        name = "label" if narrowest == target else narrowest
         warnings.warn(
             f"`eta` is {eta:.3g} in the columns' own units, and {eta * least:.3g} on the model card, in units of the bounds' "
             f"width divided by √12. The narrowest bounds, those of '{name}', decide that: write that column in a smaller unit "
