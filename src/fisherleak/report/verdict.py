@@ -33,9 +33,7 @@ MEMBERSHIP = "Membership (chance 50 %)"
 PRICED = ("Limit on η", "Least error", "Utility", "With isotropic noise", "Covariance, penalty", MEMBERSHIP)
 PRICED_PRESENT = ("Covariance", "Utility", "Largest η", MEMBERSHIP)
 """Heads of the tables of releases by a limit."""
-NO_RULE = (
-    "Whether the model may be published is open until you set a rule, --max-eta or --policy: --eta chose the noise."
-)
+NO_RULE = "Whether the model may be published is open until you set a rule: the limit on eta only chose the noise."
 NO_LIMIT = "No limit was set. Choose one: until then it is open whether the model may be published."
 
 
