@@ -66,7 +66,7 @@ def test_noise_whose_record_tells_a_range_passes_no_rule_of_a_fitted_model(
 ) -> None:
     """The range alone tells the row at its end, whatever the noise."""
     noise = calibrated(over="any-record", bounds=bounds)
-    with pytest.raises(fl.InvalidInputError, match="calibrated with ranges of 'a'"):
+    with pytest.raises(fl.InvalidInputError, match="the record of the noise states ranges of 'a'"):
         fl.audit(MODEL, X, Y, noise, policy=policy, attacks=False)
 
 

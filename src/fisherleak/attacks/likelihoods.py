@@ -18,7 +18,7 @@ Mathematics: 9.3, ``docs/mathematics/attacks.md``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,9 @@ class TiltedLikelihood:
         The rows that may differ.
     """
 
+    known: ClassVar[bool] = True
+    """Whether there is noise without each row."""
+
     mechanism: ObjectivePerturbation
     fit: Fit
     X: Vector
@@ -292,6 +295,9 @@ class ShapedLikelihood:
     omega : array of shape (m,)
         Their weights.
     """
+
+    known: ClassVar[bool] = True
+    """Whether there is noise without each row."""
 
     mechanism: SelfShaped
     H: Vector

@@ -347,7 +347,7 @@ class Membership:
         some = list(rows)
         D = host(self.moves)[some]
         part = likelihood.some(some)
-        certain = _certain(D, part)
+        certain = _certain(D, part.known)
         return np.where(certain, np.inf, -part.ratio(b, np.where(certain[:, None], 0.0, D), None))
 
     def _simulated_by_shape(self, mechanism: Any, releases: int, random_state: Any, at: float) -> MembershipOutcome:
@@ -357,7 +357,7 @@ class Membership:
         found = []
         for row in range(self.rows.shape[0]):
             move = host(self.moves)[row]
-            if _certain(move[None, :], likelihood.some([row]))[0]:
+            if _certain(move[None, :], likelihood.some([row]).known)[0]:
                 found.append(np.ones((3, 1)))
                 continue
             absent = likelihood.without(row, move, releases, rng)
@@ -384,12 +384,9 @@ class Membership:
         return np.where(certain, -np.inf if without else np.inf, score)
 
 
-def _certain(
-    moves: Vector, likelihood: ShapedLikelihood | TiltedLikelihood | NormalLikelihood | None = None
-) -> NDArray[np.bool_]:
-    """Rows without which there is no model, or no noise for it: nothing would be released, which reveals their membership."""
-    lost = ~np.isfinite(moves).all(axis=1)
-    return np.asarray(lost | ~likelihood.known if isinstance(likelihood, NormalLikelihood) else lost)
+def _certain(moves: Vector, known: Any = True) -> NDArray[np.bool_]:
+    """Rows without which there is no model, or no ``known`` noise: nothing is released, which reveals their membership."""
+    return np.asarray(~(np.isfinite(moves).all(axis=1) & known))
 
 
 def _told(present: Vector, absent: Vector, at: float) -> tuple[Vector, Vector, Vector]:

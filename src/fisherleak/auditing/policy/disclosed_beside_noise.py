@@ -266,22 +266,13 @@ def _refuse_fixed_noise(trained: Trained, plan: Plan, policy: Policy) -> None:
             "it reveals about them. Release with a `noise` that is given, or with `over='any-record'`",
         )
     if plan.released and told is not None and told.counted:
-        _refuse_ranges(policy, told.bounds or {})
+        _refuse_ranges(policy, told.bounds or {}, "the model card", "Release with `{}`")
         _refuse_scale(trained, plan, policy)
 
 
 def refuse_calibrated_for_model(policy: Policy, bounds: Json) -> None:
     """Of a fitted model: refuse noise whose record tells ranges, or whose scale a row's removal may change."""
-    found = _from_rows(bounds)
-    if found:
-        each = ", and so for each of them" * (len(found) > 1)
-        _refuse(
-            policy,
-            NOT_REVEALED,
-            f"the noise was calibrated with ranges of {_listed(found)} that were taken from the rows. Scale and record reveal "
-            "something about the rows at their ends, at any noise. Calibrate it with "
-            f"bounds={{{found[0]!r}: (low, high)}}{each}",
-        )
+    _refuse_ranges(policy, bounds, "the record of the noise", "Calibrate it with {}")
     _refuse(
         policy,
         [name for name in policy.sections if name != "membership"],
@@ -290,21 +281,16 @@ def refuse_calibrated_for_model(policy: Policy, bounds: Json) -> None:
     )
 
 
-def _from_rows(bounds: Json) -> list[str]:
-    return [name for name, each in bounds.items() if each["from"] == "rows" and "low" in each]
-
-
-def _refuse_ranges(policy: Policy, bounds: Json) -> None:
+def _refuse_ranges(policy: Policy, bounds: Json, where: str, remedy: str) -> None:
     """A range from rows tells about who is at its end. Scale and penalty follow from all ranges, so that all are needed."""
-    found = _from_rows(bounds)
+    found = [name for name, each in bounds.items() if each["from"] == "rows" and "low" in each]
     if found:
         each = ", and so for each of them" * (len(found) > 1)
         _refuse(
             policy,
             NOT_REVEALED,
-            f"the model card states ranges of {_listed(found)} that were taken from the rows, and so reveals "
-            "something about the rows at their ends, at any noise. Release with "
-            f"`bounds={{{found[0]!r}: (low, high)}}`{each}",
+            f"{where} states ranges of {_listed(found)} that were taken from the rows, and so reveals something about the rows "
+            f"at their ends, at any noise. {remedy.format(f'bounds={{{found[0]!r}: (low, high)}}')}{each}",
         )
 
 
