@@ -131,6 +131,6 @@ def test_memory_grows_with_the_numbers_of_a_table_and_hardly_more(tmp_path: Path
 def test_memory_does_not_grow_with_a_table_that_is_read_part_by_part(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     pytest.importorskip("dask.array")
-    # far apart, since peaks of two runs of one table differ by 75 MB; in memory a table takes several times its numbers
-    sizes, peaks = peaks_of(tmp_path, (100_000, 500_000), 60, "--memory", "40MB")
-    assert peaks[1] - peaks[0] < 0.8 * (sizes[1] - sizes[0])
+    # far apart: peaks of two runs of one table differ by 75 MB, and in memory this table takes 1.3 times its numbers
+    sizes, peaks = peaks_of(tmp_path, (100_000, 1_000_000), 60, "--memory", "40MB")
+    assert peaks[1] - peaks[0] < 0.6 * (sizes[1] - sizes[0])

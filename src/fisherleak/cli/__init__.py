@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fisherleak._support.lazy import lazily
@@ -23,27 +22,12 @@ __all__ = ["COMMANDS", "app", "main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and give back its exit status; the entry point of ``fisherleak``."""
-    _keep_freed_memory()
     try:
         with heeding_interrupts():
             return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # before the commands' own refusals are there, or after
         print(f"fisherleak: {INTERRUPTED}", file=sys.stderr)
         return 2
-
-
-FROM_SYSTEM, KEPT = 2**25, 2**28
-"""Bytes from which the system is asked for an array, and bytes of freed memory that stay with the process."""
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc use freed memory again: to return large arrays in every step, and to ask for them, takes a fifth of a run."""
-    import ctypes
-
-    with suppress(AttributeError, OSError, TypeError):  # another C library
-        allocator = ctypes.CDLL(None)
-        allocator.mallopt(-3, FROM_SYSTEM)  # M_MMAP_THRESHOLD
-        allocator.mallopt(-1, KEPT)  # M_TRIM_THRESHOLD
 
 
 def _run(given: list[str]) -> int:
