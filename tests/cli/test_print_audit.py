@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 
 from fisherleak.cli import _layout
@@ -74,6 +75,22 @@ def test_an_audit_prints_one_screen(
     longer = fisherleak("audit", people, "--target", "income", "--draws", "4", "-v", *options, "--overwrite")
     assert longer.out.count("\n") > 60
     assert "Under these assumptions:" in longer.out
+
+
+@pytest.mark.usefixtures("terminal")
+def test_rows_are_called_by_their_own_names(fisherleak: Command, people: Path) -> None:
+    named = pandas.read_csv(people)
+    named.insert(0, "file_no", [f"F{k:04d}" for k in range(len(named))])
+    named.to_csv("named.csv", index=False)
+    done = fisherleak(
+        "audit", "named.csv", "--target", "income", "--draws", "4", "--noise", "0.1", "--id", "file_no", "--out", "out"
+    )
+    assert done.status == 0, done.err
+    called = re.findall(r"F(\d{4}) \(row (\d+)\)", done.out)
+    assert len(called) >= 2
+    assert all(int(row) == int(own) + 1 for own, row in called)
+    page = Path("out", "report.html").read_text(encoding="utf-8")
+    assert re.search(r'<td class="name">F\d{4} \(row \d+\)</td>', page)
 
 
 def test_in_a_pipe_nothing_is_cut_off(fisherleak: Command, people: Path) -> None:

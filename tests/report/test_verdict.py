@@ -58,8 +58,8 @@ def test_headlines(policy: bool | None, gate: bool | None, headline: str, kept: 
 def test_it_says_whose_membership_is_most_exposed(recognised: int, more: str) -> None:
     made = sample.summary()
     made["membership"]["recognised"] = recognised
-    first = made["membership"]["rows"][0]["row"]
-    assert any(line.endswith(f" Most exposed: row {first}{more}.") for line in said(made).lines)
+    first = made["membership"]["rows"][0]
+    assert any(line.endswith(f" Most exposed: {first['id']} (row {first['row']}){more}.") for line in said(made).lines)
 
 
 def test_nobody_and_nothing() -> None:

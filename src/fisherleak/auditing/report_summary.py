@@ -123,6 +123,11 @@ class Etas(Record):
     histogram: Histogram
 
 
+def row_called(row: int, own: str | None) -> str:
+    """What a row is called: by its own name, if it has one, and its number."""
+    return f"row {row}" if own is None else f"{own} (row {row})"
+
+
 class NamedRow(Record):
     """A row by its number in the table, or the first row of a person."""
 
@@ -132,6 +137,10 @@ class NamedRow(Record):
     @property
     def label(self) -> str:
         return str(self.row) if self.id is None else self.id
+
+    @property
+    def called(self) -> str:
+        return row_called(self.row, self.id)
 
 
 class ExposedRow(NamedRow, kw_only=True):
@@ -154,6 +163,7 @@ class RevealedShare(Record):
     median: float
     count: int
     row: int | None = None
+    id: str | None = field(default=None, metadata=LEFT_OUT)
     person: str | None = field(default=None, metadata=LEFT_OUT)
 
 
@@ -174,6 +184,7 @@ class ModelColumn(Record):
     yes_no: bool = field(default=False, metadata=LEFT_OUT)
     step: float = field(default=1.0, metadata=LEFT_OUT)
     """How far the two numbers of a yes or no are apart."""
+    worst_id: str | None = field(default=None, metadata=LEFT_OUT)
     worst_person: str | None = field(default=None, metadata=LEFT_OUT)
     revealed: RevealedShare | None = None
 
@@ -189,6 +200,7 @@ class Label(Record):
     eta_mean: float
     eta_median: float
     worst_row: int
+    worst_id: str | None = field(default=None, metadata=LEFT_OUT)
     worst_person: str | None = field(default=None, metadata=LEFT_OUT)
     revealed: RevealedShare | None = None
 

@@ -227,7 +227,7 @@ def _utility(cost: record.UtilityCurve | record.SecondCurve, scale: float) -> st
 def called(row: record.ExposedRow | record.GateRow | record.MemberRow) -> str:
     if row.rows is not None:
         return f"{printable(row.id)} ({row.rows} row{'s' * (row.rows > 1)})"
-    return f"row {row.row}" if row.id is None else f"{printable(row.id)} (row {row.row})"
+    return printable(row.called)
 
 
 MOST = 3

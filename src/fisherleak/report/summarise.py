@@ -228,6 +228,11 @@ def _person(audit: Audit, place: int) -> str | None:
     return None if audit.design.people is None else audit.names[place][1]
 
 
+def _id(audit: Audit, place: int) -> str | None:
+    """What the table's own column calls a row; none where rows are known by their number, or belong to people."""
+    return audit.names[place][1] if audit.design.people is None else None
+
+
 def _texts(values: Any) -> str:
     """The values of a row in a column, or the different ones of a person's rows."""
     return ", ".join(dict.fromkeys(_text(value) for value in values))
@@ -266,6 +271,7 @@ def _most_exposed(audit: Audit, figures: ColumnFigures | LabelFigures, share: Sh
         "eta_mean": figures.mean / audit.unit_scale,
         "eta_median": figures.median / audit.unit_scale,
         "worst_row": audit.names[figures.worst][0],
+        "worst_id": _id(audit, figures.worst),
         "worst_person": _person(audit, figures.worst),
         "revealed": _share(audit, share),
     }
@@ -275,8 +281,8 @@ def _share(audit: Audit, share: Share | None) -> record.RevealedShare | None:
     """Of a number; none for categories."""
     if share is None:
         return None
-    row, person = audit.names[share.row][0], _person(audit, share.row)
-    return record.RevealedShare(share.spread, share.worst, share.high, share.median, share.count, row, person)
+    whose = audit.names[share.row][0], _id(audit, share.row), _person(audit, share.row)
+    return record.RevealedShare(share.spread, share.worst, share.high, share.median, share.count, *whose)
 
 
 def _label(audit: Audit) -> record.Label:

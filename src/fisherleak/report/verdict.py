@@ -17,6 +17,7 @@ from fisherleak.auditing.report_summary import (
     PriceAtLimit,
     RevealedShare,
     Summary,
+    row_called,
 )
 from fisherleak.report.sentences import INFORMED
 
@@ -240,7 +241,8 @@ def _number(summary: Summary) -> Exposed | None:
     found, worst = max(
         ((value.revealed, value) for value in summary.values if value.revealed), key=lambda pair: pair[0].max
     )
-    whose = f"row {worst.worst_row if found.row is None else found.row}"
+    row, name = (worst.worst_row, worst.worst_id) if found.row is None else (found.row, found.id)
+    whose = row_called(row, name)
     if summary.data.people is not None:
         person = worst.worst_person if found.person is None else found.person
         whose = f"the person of {whose}" if person is None else f"person {person}"
@@ -354,7 +356,7 @@ def _recognised(summary: Summary, found: MembershipFound) -> str:
     if not found.rows:
         return ""
     first = found.rows[0]
-    name = f"row {first.row}" if summary.data.people is None else f"person {first.label}"
+    name = first.called if summary.data.people is None else f"person {first.label}"
     more = (
         f" and {'up to ' * found.recognised_at_most}{number(found.recognised - 1)} more" if found.recognised > 1 else ""
     )

@@ -73,6 +73,9 @@ class MeasuredEtas:
         index = measurement(self.leak).table.index
         return None if index is None or str(index[place]) == str(place) else str(index[place])
 
+    def id(self, place: int) -> str | None:
+        return self.name(place) if self.people is None else None
+
     def person(self, place: int) -> str | None:
         return None if self.people is None else self.name(place)
 

@@ -200,17 +200,12 @@ class ModelAudit(Pickled):
     def _repr_html_(self) -> str:
         summary, verdict = self.summary, _wording().verdict_of(self.summary)
         exposed = ", ".join(
-            f"{_whose(row.row, row.id, summary.data.people is not None)}: η {number(row.eta)}"
+            f"{row.called if summary.data.people is None else f'person {row.id}'}: η {number(row.eta)}"
             for row in summary.rows[:MOST_SHOWN]
         )
         pairs = [*(("", line) for line in verdict.lines), ("most exposed", exposed), ("", verdict.cost)]
         pairs += [("next", verdict.advice), ("", verdict.command or "")]
         return panel(verdict.headline, [(name, said) for name, said in pairs if said], "As confidential as the data.")
-
-
-def _whose(row: int, name: str | None, person: bool) -> str:
-    """A row, or a person, as a notebook calls it."""
-    return f"person {name}" if person else f"row {row}{'' if name is None else f' ({name})'}"
 
 
 def _wording() -> Any:

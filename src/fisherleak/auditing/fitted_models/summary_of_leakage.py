@@ -337,7 +337,7 @@ def _revealed(measured: MeasuredEtas, spread: float, exposures: Vector) -> recor
     # quantiles of exposures, as of a table: those of shares lie elsewhere between two rows
     shares, (high, middle) = _shares(exposures), _shares(np.nanquantile(exposures, [0.95, 0.5])).tolist()
     above, worst = int((shares > HALF).sum()), int(np.nanargmax(shares))
-    whose = measured.row(worst), measured.person(worst)
+    whose = measured.row(worst), measured.id(worst), measured.person(worst)
     return record.RevealedShare(spread, float(shares[worst]), high, middle, above, *whose)
 
 
@@ -362,6 +362,7 @@ def _label(measured: MeasuredEtas, name: str, exposed: Exposures, exposures: Vec
         eta_mean=figures.mean,
         eta_median=figures.median,
         worst_row=measured.row(worst),
+        worst_id=measured.id(worst),
         worst_person=measured.person(worst),
         revealed=_revealed(measured, float(exposed.spreads[-1]), exposures),
     )
@@ -388,6 +389,7 @@ def _attribute(
         error_typical=1.0 / figures.median if figures.median > 0 else None,
         spread=float(exposed.stated[j]),
         worst_row=measured.row(worst),
+        worst_id=measured.id(worst),
         worst_person=measured.person(worst),
         yes_no=name in yes_no,
         revealed=_revealed(measured, float(exposed.spreads[j]), exposures),
