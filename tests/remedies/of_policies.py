@@ -266,7 +266,16 @@ OF_POLICIES: list[Remedy] = [
         {"Use the column in the model": {"options": ""}, "remove the rule": {"policy": ROWS}},
     ),
     Remedy(
-        "applies: it has {' and '.join(MEASURED_BY)} only. Write a limit.",
+        "has 'delta' in [membership] without max_epsilon: write that limit too, or remove delta.",
+        gate,
+        {"policy": "[membership]\nmax_right = 0.99\ndelta = 1e-6\n"},
+        {
+            "write that limit too": {"policy": "[membership]\nmax_right = 0.99\nmax_epsilon = 90\ndelta = 1e-6\n"},
+            "remove delta": {"policy": MEMBERS},
+        },
+    ),
+    Remedy(
+        "applies: it has spread and kind only. Write a limit.",
         gate,
         {"policy": "[columns.age]\nspread = 12\n"},
         {"Write a limit": {"policy": AGE + "spread = 12\n"}},

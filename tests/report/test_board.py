@@ -19,7 +19,7 @@ import pandas
 
 import fisherleak as fl
 from fisherleak.auditing import Settings, audit
-from fisherleak.auditing.policy.policy import SECTIONS, policy_of
+from fisherleak.auditing.policy.policy import MEASURED_BY, SECTIONS, policy_of
 from fisherleak.auditing.report_summary import ConfirmedRelease, Stated, StatedRule, Summary, read_summary
 from fisherleak.report.board import board_of, board_page
 from fisherleak.report.outputs import write_board
@@ -227,7 +227,7 @@ def test_every_rule_that_a_policy_can_have_has_words() -> None:
         StatedRule(section, "age" if section == "columns" else None, key, values.get(key, 0.5), True)
         for section, keys in SECTIONS.items()
         for key in (keys if section != "columns" else SECTIONS["label"])
-        if key not in ("spread", "kind")
+        if key not in MEASURED_BY
     ]
     rules += [StatedRule("columns", "*", key, 0.5, True) for key in ("max_revealed", "max_attack")]
     for rule in rules:

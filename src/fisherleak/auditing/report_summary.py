@@ -432,6 +432,8 @@ class StatedRule(Record):
     key: str
     limit: Any
     passed: bool
+    delta: float | None = field(default=None, metadata=LEFT_OUT)
+    """Of a limit on epsilon."""
 
 
 class Stated(Record, kw_only=True):

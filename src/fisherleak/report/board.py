@@ -42,6 +42,7 @@ OF_MODEL = {
     "groups.max_eta_mean": "Mean η of any group",
     "groups.max_ratio": "Mean η of the most exposed group, as a multiple of the least exposed",
     "membership.max_right": "How often the best test of membership is correct (chance: 50 %)",
+    "membership.max_epsilon": "Epsilon of membership, for this table",
     "attacks.max_accuracy": "How often the best attacker guesses any category correctly",
     "attacks.max_gain": "How much more often any category is guessed correctly than without the model",
     "utility.min": "Utility with the noise",
@@ -100,7 +101,7 @@ class Board:
     @property
     def keys(self) -> frozenset[str]:
         """What the rules are about, for the words that explain it."""
-        told = {"η": "eta", "Share": "share", "membership": "membership", "guess": "attack"}
+        told = {"η": "eta", "Share": "share", "membership": "membership", "Epsilon": "epsilon", "guess": "attack"}
         return frozenset(word for text, word in told.items() for rule in self.rules if text in rule.what)
 
 
@@ -190,7 +191,7 @@ def _rule(rule: StatedRule, units: str, target: str, one: str) -> BoardRule:
         name = target if rule.column is None else rule.column
         own = OF_VALUE[key].format(EVERY_VALUE[key] if rule.column == EVERY else f"“{clipped(name, LONGEST)}”")
     else:
-        own = OF_MODEL[what].format(one=one) + units
+        own = OF_MODEL[what].format(one=one) + units + ("" if rule.delta is None else f", at delta {rule.delta:g}")
     limit = f"{100 * rule.limit:.6g} %" if key in SHARES else f"{rule.limit:.6g}".replace("-", MINUS)
     limit = f"± {limit}" if key == "min_error" else limit
     words = ("at least", "below") if key in ("min", "min_error") else ("at most", "above")

@@ -8,12 +8,15 @@ from typing import Any
 from fisherleak._support.numbers import (
     NOTHING,
     number,
+    number_at_most,
     percent,
     percent_at_most,
     share,
     signed_percent,
 )
+from fisherleak.auditing.policy.policy import DELTA
 from fisherleak.auditing.report_summary import AttackResult, Diagnostics, Group, MembershipFound, Summary
+from fisherleak.bounds import epsilon
 from fisherleak.report.words import Word
 
 NOT_PROMISED: tuple[Word, ...] = (
@@ -77,8 +80,17 @@ def membership_sentence(found: MembershipFound, one: str = "row") -> str:
     what = "someone's record was" if one == "row" else "someone, with all rows, was"
     return (
         f"Whether {what} in the data: the best attacker is correct at most {best} of the time about the most exposed "
-        f"{one}, and {'at most ' * found.recognised_at_most}{mean} on average. Chance is 50 %."
+        f"{one}, and {'at most ' * found.recognised_at_most}{mean} on average. Chance is 50 %.{_epsilon(found, one)}"
     )
+
+
+def _epsilon(found: MembershipFound, one: str) -> str:
+    """The same for readers who know differential privacy, where there is a mu."""
+    mu = found.rows[0].mu
+    if found.kind != "mu" or mu is None:
+        return ""
+    value = number_at_most(epsilon(mu, DELTA))
+    return f" For this table, with and without that {one}, epsilon is at most {value} at delta {DELTA:g}."
 
 
 def any_value(value: Any) -> str:

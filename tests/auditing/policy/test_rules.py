@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import fisherleak as fl
 from fisherleak import InvalidInputError
 from fisherleak.auditing import Settings, audit
-from fisherleak.auditing.exposure.membership_of_rows import told_at
+from fisherleak.auditing.exposure.membership_of_rows import epsilons_of, told_at
 from fisherleak.auditing.policy import policy as policy_module
 from fisherleak.auditing.policy.applied_rules import apply_policy
 from fisherleak.auditing.policy.judged import judged_table
@@ -34,7 +35,7 @@ LIMITS: dict[str, Any] = {
     "columns": {"*": {"max_revealed": 0.1}, "age": {"min_error": 30.0, "max_eta": 0.02}, "city": {"max_eta": 1e3}},
     "label": {"max_revealed": 0.2},
     "groups": {"max_eta_joint": 3.0, "max_eta_mean": 0.2},
-    "membership": {"max_right": 0.55},
+    "membership": {"max_right": 0.55, "max_epsilon": 0.25, "delta": 1e-6},
     "require": {"group": "city"},
 }
 
@@ -55,7 +56,7 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
     assert set(found) == {
         *("rows.max_eta", "columns.age.max_revealed", "columns.age.min_error", "columns.age.max_eta"),
         *("columns.weight.max_revealed", "label.max_revealed", "groups.max_eta_joint", "groups.max_eta_mean"),
-        *("columns.city.max_eta", "membership.max_right", "require.group"),
+        *("columns.city.max_eta", "membership.max_right", "membership.max_epsilon", "require.group"),
     }
     values = {
         "rows.max_eta": summary["eta"]["examples"]["max"],
@@ -67,6 +68,7 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
         "groups.max_eta_joint": max(group["eta_joint"] for group in summary["groups"]),
         "groups.max_eta_mean": max(group["eta_mean"] for group in summary["groups"]),
         "membership.max_right": summary["membership"]["accuracy_max"],
+        "membership.max_epsilon": fl.bounds.epsilon(summary["membership"]["rows"][0]["mu"], 1e-6),
     }
     for name, value in values.items():
         rule = found[name]
@@ -75,6 +77,43 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
         assert rule["passed"] == (not over)
         assert (rule["count"] or 0) == 0 or not rule["passed"]
     assert not summary["policy"]["passed"]
+
+
+def test_a_limit_on_epsilon_is_one_on_mu(table: Any) -> None:
+    """Every row counts that is above it; a covariance that rows decide has no epsilon."""
+    _, found = rules(table, {"membership": {"max_epsilon": 0.4}}, noise=300.0)
+    rule = found["membership.max_epsilon"]
+    result = audit(table, SETTINGS, policy=policy_of({"membership": {"max_epsilon": 0.4}}), noise=300.0, **FAST)
+    own = fl.bounds.epsilon(result.trained.leak.membership() / result.unit_scale, 1e-5)
+    assert rule["value"] == pytest.approx(own.max(), rel=1e-6)
+    assert (rule["count"], rule["passed"]) == (np.count_nonzero(own > 0.4), False)
+    assert 0 < rule["count"] < len(own)
+    for factor, passed in ((1 + 1e-6, True), (1 - 1e-6, False)):
+        _, found = rules(table, {"membership": {"max_epsilon": float(own.max() * factor)}}, noise=300.0)
+        assert found["membership.max_epsilon"]["passed"] == passed
+
+
+def test_where_rows_decide_the_covariance_epsilon_is_refused(table: Any) -> None:
+    result = audit(table, SETTINGS, policy=policy_of({"membership": {"max_epsilon": 9.0}}), noise=1e6, **FAST)
+    applied = apply_policy(result.design, SETTINGS, Plan(policy=policy_of({"membership": {"max_epsilon": 9.0}})))
+    assert applied is not None
+    shaped = replace(result, membership=replace(result.membership, kind="equivalent"))
+    for found, passed in ((result, True), (shaped, False)):
+        (rule,) = judge(applied, judged_table(found))
+        assert (rule.passed, "not known" in rule.words) == (passed, not passed)
+
+
+@pytest.mark.parametrize(("changes", "certain"), [(0.0, 0.0), (2e-6, 2e-6), (2e-5, 2e-5)])
+def test_epsilon_counts_what_the_scale_on_a_card_tells(changes: float, certain: float) -> None:
+    """Two releases of which each has a scale that the other cannot have with that chance, and normal parameters else."""
+    mu, delta = np.array([0.3, 0.8]), 1e-5
+    value, row, above = epsilons_of(mu, (1, 0.8), np.array([0.0, changes]), delta, 1.0)
+    if certain >= delta:
+        assert (value, row, above) == (np.inf, 1, 1)
+        return
+    told = certain + (1 - certain) * fl.bounds.delta(0.8, value)
+    assert told == pytest.approx(delta, rel=1e-6)
+    assert (row, above) == (1, int(np.sum(fl.bounds.epsilon(mu, (delta - certain) / (1 - certain)) > 1.0)))
 
 
 def test_the_noise_that_is_said_keeps_every_limit_and_no_less_does(table: Any) -> None:

@@ -30,6 +30,7 @@ from scipy.special import ndtr, ndtri
 
 from fisherleak._support.grids import GAP
 from fisherleak._support.namespaces import TableLike, Vector
+from fisherleak.bounds import epsilon, mu_of_epsilon
 from fisherleak.engine.changes.removal import CLOSE, is_known, is_light
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.engine.norms import one_release
@@ -349,6 +350,26 @@ def most_told(membership: MembershipFigures, changes: Vector | None, scale: floa
         return (membership.top[0].row, membership.top[0].right) if membership.top else (0, 0.5)
     right = told_right(np.asarray(membership.mu) / scale, changes)
     return int(np.argmax(right)), float(np.max(right))
+
+
+def epsilons_of(
+    mu: Any, most: tuple[int, float], changes: Vector | None, delta: float, limit: float, scale: float = 1.0
+) -> tuple[float, int, int]:
+    """At a delta: the largest epsilon of a row, whose it is, and how many are above a limit.
+
+    ``mu`` is at noise of scale 1, the row with the most and its mu at the noise itself. If a release without a row has another
+    scale on its card with a probability of at most p, that tells for certain, and the parameters have (delta - p) / (1 - p)
+    left: delta of both together is at most p + (1 - p) delta of the parameters.
+    """
+    if changes is not None:
+        moved = float(changes.max())
+        if moved >= delta:
+            return math.inf, int(changes.argmax()), int(np.count_nonzero(changes >= delta))
+        delta = (delta - moved) / (1.0 - moved)
+    bound = mu_of_epsilon(limit, delta)
+    (above,) = sum_rows(lambda mu: (np.count_nonzero(~(mu / scale <= bound)),), mu)
+    largest = math.inf if math.isnan(most[1]) else float(epsilon(most[1], delta))
+    return largest, most[0], int(above)
 
 
 def _finite(mu: Any) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fisherleak._support.arrays import host
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.numbers import number
-from fisherleak.auditing.exposure.membership_of_rows import accuracy_of
+from fisherleak.auditing.exposure.membership_of_rows import accuracy_of, epsilons_of
 from fisherleak.auditing.exposure.revealed import SEVERAL_ROWS, exposure_at, label_spread
 from fisherleak.auditing.fitted_models.measured_etas import MeasuredEtas
 from fisherleak.auditing.fitted_models.policy_on_model import AppliedPolicy
@@ -180,6 +180,11 @@ def _membership(policy: Policy, measured: MeasuredEtas) -> JudgedMembership:
         row=worst,
         mu=float(mu[worst]) if goes_as_scale else None,
         above=lambda limit: int(np.count_nonzero(~(right <= limit))),
+        epsilons=(
+            (lambda delta, limit: epsilons_of(mu, (worst, float(mu[worst])), None, delta, limit))
+            if leak.membership_kind == "mu"
+            else None
+        ),
         note=note,
     )
 

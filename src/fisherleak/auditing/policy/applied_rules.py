@@ -30,7 +30,7 @@ from fisherleak.auditing.policy.disclosed_beside_noise import (
     refuse_told_by_model,
     refuse_told_of_model,
 )
-from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy
+from fisherleak.auditing.policy.policy import EVERY, Policy
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
@@ -496,7 +496,7 @@ def _check_some(policy: Policy, values: bool, guessable: Sequence[str]) -> None:
     others = any(policy.section(name) for name in policy.sections if name not in ("columns", "label"))
     if not values and not others:
         raise InvalidInputError(
-            f"No rule of the policy '{policy.source}' applies: it has {' and '.join(MEASURED_BY)} only. Write a limit."
+            f"No rule of the policy '{policy.source}' applies: it has spread and kind only. Write a limit."
         )
 
 

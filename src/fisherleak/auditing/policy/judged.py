@@ -14,7 +14,7 @@ import numpy as np
 from fisherleak._support.numbers import number
 from fisherleak.auditing.exposure.columns import ColumnFigures, LabelFigures
 from fisherleak.auditing.exposure.exposure import gate_of
-from fisherleak.auditing.exposure.membership_of_rows import most_told, told_right
+from fisherleak.auditing.exposure.membership_of_rows import epsilons_of, most_told, told_right
 from fisherleak.auditing.exposure.moves_between_values import ValueSteps
 from fisherleak.auditing.exposure.revealed import label_spread, shares_unknown
 from fisherleak.auditing.records import Attacked, Audit
@@ -72,6 +72,8 @@ class JudgedMembership:
     mu: float | None = None
     """Where it goes as 1 over the scale of the noise."""
     above: Callable[[float], int] = field(default=lambda limit: 0, repr=False)
+    epsilons: Callable[[float, float], tuple[float, int, int]] | None = field(default=None, repr=False)
+    """At a delta: the largest epsilon, whose it is, and how many are above a limit; none where there is no mu."""
     note: str = ""
     by_scale: str = ""
     """What the scale on a model card has to do with it, in a sentence."""
@@ -232,7 +234,13 @@ def _membership(audit: Audit) -> JudgedMembership:
             f"most {number(100 * float(changes[row]))} % (the number of rows is public). A scale that is given with `noise` "
             "never changes."
         )
-    return JudgedMembership(right, row, mu, above, membership.recognised_note, by_scale)
+    epsilons = None
+    if membership.kind == "mu":
+
+        def epsilons(delta: float, limit: float) -> tuple[float, int, int]:
+            return epsilons_of(membership.mu, (top.row, top.mu), changes, delta, limit, scale)
+
+    return JudgedMembership(right, row, mu, above, epsilons, membership.recognised_note, by_scale)
 
 
 def _claims_chance(audit: Audit) -> bool:

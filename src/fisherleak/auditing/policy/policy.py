@@ -5,13 +5,13 @@
     [columns."*"]     max_revealed, max_attack                          (every column of the model, and the target)
     [label]           max_revealed, min_error, max_eta, max_attack; spread
     [groups]          max_eta_joint, max_eta_mean, max_ratio
-    [membership]      max_right
+    [membership]      max_right, max_epsilon; delta
     [attacks]         max_accuracy, max_gain
     [utility]         min, max, max_loss
     [require]         target, public, model, group, person, na, decimal, held_out, released, covariance, bounds,
                       attacks, attributes
 
-Every line is a rule of its own, but for ``spread`` and ``kind``, which say how a column is measured. What is not known is
+Every line is a rule of its own, but for ``spread``, ``kind`` and ``delta``, which say how it is measured. What is not known is
 refused: a rule that is read past would be thought to have passed. ``applied_rules`` decides which columns each rule is
 about, ``rules`` checks an audit against them.
 
@@ -87,8 +87,10 @@ class Advice:
 
 
 EVERY = "*"
-MEASURED_BY = ("spread", "kind")
-"""Keys that say how a column is measured, and limit nothing."""
+MEASURED_BY = ("spread", "kind", "delta")
+"""Keys that say how something is measured, and limit nothing."""
+DELTA = 1e-5
+"""At which a limit on epsilon is checked, where the policy has no other."""
 LARGEST_FILE = 1_000_000
 MOST_DOTS = 100
 """In a line of the file: keys of very many parts would be read for minutes."""
@@ -107,6 +109,7 @@ NOT_NEGATIVE: Check = ("a number, zero or more", lambda value: _is_number(value)
 SHARE: Check = ("a share above 0 and below 1", lambda value: _is_number(value) and 0 < value < 1)
 RATIO: Check = ("a number, one or more", lambda value: _is_number(value) and value >= 1)
 CHANCE: Check = ("a share from 0.5, which is chance, to below 1", lambda value: _is_number(value) and 0.5 < value < 1)
+PART: Check = ("a chance above 0 and below 1", SHARE[1])
 TEXT: Check = ("a text", lambda value: isinstance(value, str) and bool(value))
 YES: Check = ("true", lambda value: value is True)
 MARK: Check = ('"." or ","', lambda value: value in (".", ","))
@@ -124,7 +127,7 @@ SECTIONS: Mapping[str, Mapping[str, Check]] = {
     "columns": {},
     "label": LABEL,
     "groups": {"max_eta_joint": POSITIVE, "max_eta_mean": POSITIVE, "max_ratio": RATIO},
-    "membership": {"max_right": CHANCE},
+    "membership": {"max_right": CHANCE, "max_epsilon": POSITIVE, "delta": PART},
     "attacks": {"max_accuracy": SHARE, "max_gain": SHARE},
     "utility": {"min": ANY, "max": ANY, "max_loss": NOT_NEGATIVE},
     "require": {
@@ -225,6 +228,11 @@ def policy_of(given: Mapping[str, Any], source: str = "policy", sha256: str = ""
                 _check_rules(source, f"columns.{name}", own, EVERY_COLUMN if name == EVERY else COLUMN)
         else:
             _check_rules(source, section, rules, SECTIONS[section])
+    member = given.get("membership", {})
+    if "delta" in member and "max_epsilon" not in member:
+        raise InvalidInputError(
+            f"The policy '{source}' has 'delta' in [membership] without max_epsilon: write that limit too, or remove delta."
+        )
     return Policy(source, sha256, given)
 
 

@@ -6,6 +6,7 @@ the noise at which a limit on them passes follows from one measurement; ``passin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -14,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
-from fisherleak._support.numbers import number
+from fisherleak._support.numbers import number, number_at_most
 from fisherleak.attacks import Outcome
 from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
-from fisherleak.auditing.policy.policy import SECTIONS, Policy, Rule
+from fisherleak.auditing.policy.policy import DELTA, MEASURED_BY, SECTIONS, Policy, Rule
 from fisherleak.auditing.records import INFORMED, WITH_PRIOR, Attacked
+from fisherleak.bounds import mu_of_epsilon
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import share_of
 
 if TYPE_CHECKING:
-    from fisherleak.auditing.policy.judged import Judged, JudgedValue
+    from fisherleak.auditing.policy.judged import Judged, JudgedMembership, JudgedValue
 
 CLOSE = 1e-9
 """Rounding of a ratio to a limit, next to counts that are exact."""
@@ -66,7 +68,8 @@ def judge(applied: AppliedRules, audit: Judged) -> tuple[Rule, ...]:
         *_require(policy, audit),
     )
     judged = {rule.name for rule in found}
-    asked = (f"{name}.{key}" for name in SECTIONS if name not in OF_VALUES for key in policy.section(name))
+    sections = [name for name in SECTIONS if name not in OF_VALUES]
+    asked = (f"{name}.{key}" for name in sections for key in policy.section(name) if key not in MEASURED_BY)
     for rule in asked:
         if rule not in judged:
             raise InvalidInputError(NOT_JUDGED.format(rule, policy.source))
@@ -210,10 +213,13 @@ def _groups(policy: Policy, audit: Judged) -> Iterator[Rule]:
 
 
 def _membership(policy: Policy, audit: Judged) -> Iterator[Rule]:
-    for key, limit in _known(policy, "membership", "max_right"):
+    for key, limit in _known(policy, "membership", "max_right", "max_epsilon"):
         found = audit.membership
         if found.unknown:
             yield Rule(f"membership.{key}", limit, None, False, found.unknown)
+            continue
+        if key == "max_epsilon":
+            yield _epsilon(found, policy.section("membership").get("delta", DELTA), limit, audit)
             continue
         count = found.above(limit)
         noise = None if found.mu is None else _more(audit, found.mu, 2.0 * float(ndtri(limit)))
@@ -221,6 +227,20 @@ def _membership(policy: Policy, audit: Judged) -> Iterator[Rule]:
         words = " ".join(filter(None, (_with(words, count, audit), found.by_scale, found.note)))
         name, passed = f"membership.{key}", count == 0 and found.right <= limit * (1.0 + CLOSE)
         yield Rule(name, limit, found.right, passed, words, count, found.row, noise)
+
+
+def _epsilon(found: JudgedMembership, delta: float, limit: float, audit: Judged) -> Rule:
+    name = "membership.max_epsilon"
+    if found.epsilons is None:
+        words = "Epsilon is not known where the rows decide the noise's covariance: use isotropic noise, or limit max_right."
+        return Rule(name, limit, None, False, words)
+    value, row, count = found.epsilons(delta, limit)
+    at_most = f"at most {number_at_most(value)}" if math.isfinite(value) else "not limited"
+    words = f"Membership: for this table, epsilon is {at_most} at delta {delta:g}; limit {limit:g}"
+    words = " ".join(filter(None, (_with(words, count, audit), found.by_scale, found.note)))
+    noise = None if found.mu is None or math.isinf(value) else _more(audit, found.mu, mu_of_epsilon(limit, delta))
+    passed = count == 0 and value <= limit * (1.0 + CLOSE)
+    return Rule(name, limit, value if math.isfinite(value) else None, passed, words, count, row, noise)
 
 
 def _attacks(applied: AppliedRules, audit: Judged) -> Iterator[Rule]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy, Rule
+from fisherleak.auditing.policy.policy import DELTA, EVERY, MEASURED_BY, Policy, Rule
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.report_summary import StatedRule
 from fisherleak.training.trained_model import Settings
@@ -55,7 +55,7 @@ def _lines(policy: Policy, rules: Sequence[Rule], target: str) -> Iterator[State
             named = [*given.items()]
         for column, lines in named:
             for key, limit in lines.items():
-                if section in ("columns", "label") and key in MEASURED_BY:
+                if key in MEASURED_BY:
                     continue
                 if column == EVERY:
                     # of columns that have no rule of their own; of none of them it holds
@@ -64,4 +64,5 @@ def _lines(policy: Policy, rules: Sequence[Rule], target: str) -> Iterator[State
                 name = f"{section}.{key}" if column is None else f"{section}.{column}.{key}"
                 if name not in own and (section == "label" or column == target):
                     continue  # the other line on the target is stricter, and was judged
-                yield StatedRule(section, column, key, limit, own.get(name, False))
+                delta = given.get("delta", DELTA) if key == "max_epsilon" else None
+                yield StatedRule(section, column, key, limit, own.get(name, False), delta)
