@@ -190,7 +190,9 @@ def test_too_few_people_are_told_how_many_would_do(tmp_path: Path) -> None:
     frame = visits(60)
     with pytest.raises(fl.InvalidInputError, match="a person with 12 rows") as refused:
         released(tmp_path / "m.skops", frame, rows_per_person=12)
-    asked = re.search(r"([\d,]+) people like these would be enough at `l2=([\d.]+)`; there are 60", str(refused.value))
+    asked = re.search(
+        r"([\d,]+) people like these would not be refused at `l2=([\d.]+)`; there are 60", str(refused.value)
+    )
     assert asked is not None
     times = int(asked[1].replace(",", "")) // 60
     copies = pandas.concat([frame.assign(worker=frame.worker + 1000 * k) for k in range(times)], ignore_index=True)

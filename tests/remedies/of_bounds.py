@@ -194,14 +194,12 @@ OF_BOUNDS: list[Remedy] = [
         },
     ),
     Remedy(
-        "rows, which show who has them: pool them, OneHotEncoder(min_frequency={max(pools, FEWEST)}), or declare all categories",
+        "rows, which show who has them: declare all of them, OneHotEncoder(categories=[...]), or pool these",
         of_sites,
         {},
         {
-            "OneHotEncoder(min_frequency=133)": {"min_frequency": 133},
-            "declare all categories with bounds={'site': [...]}": {
-                "bounds": ENDS_OF_SITES | {"site": ["north", "south", "west", "east"]}
-            },
+            "OneHotEncoder(categories=[...])": {"categories": [["north", "south", "west", "east"]]},
+            "min_frequency=133": {"min_frequency": 133},
         },
     ),
     Remedy(

@@ -41,6 +41,7 @@ TARGET = 0.1 * TABLE.age.to_numpy() + rng.normal(size=200)
 ILL = np.where(np.arange(200) < 4, "ill", "well")
 EVEN = np.where(np.arange(200) % 2, "ill", "well")
 POOLED: dict[str, Any] = {"min_frequency": 10, "handle_unknown": "infrequent_if_exist"}
+WORDS = TABLE[["city"]].where(np.arange(200)[:, None] % 5 > 0, np.nan)
 LACKING = TABLE[["age"]].where(np.arange(200)[:, None] > 2)
 CITIES = np.array([None if row % 9 == 0 else city for row, city in enumerate(TABLE.city)], dtype=object)[:, None]
 """Texts, of which some are missing."""
@@ -290,6 +291,14 @@ OF_ESTIMATORS: list[Remedy] = [
         {},
         {"use SimpleImputer with strategy 'mean', 'median'": {"step": SimpleImputer()}}
         | {"or 'constant'": {"step": SimpleImputer(strategy="constant", fill_value=0.0)}},
+    ),
+    Remedy(
+        "fills columns of text, and a filled category is nobody's: leave it out, since OneHotEncoder takes missing values",
+        lambda *, imputers: measured(
+            fitted(*imputers, OneHotEncoder(), Ridge(), X=WORDS, y=TARGET), WORDS, TARGET, public="nothing"
+        ),
+        {"imputers": [SimpleImputer(strategy="most_frequent")]},
+        {"leave it out, since OneHotEncoder takes missing values as a category": {"imputers": []}},
     ),
     Remedy(
         "a filled value belongs to no row. Fill numbers by SimpleImputer with strategy 'mean', 'median' or 'constant'",

@@ -283,7 +283,7 @@ PROTECTED: list[Remedy] = [
         {"write that column in a smaller unit": {"unit": 100.0}},
     ),
     Remedy(
-        "With such noise the model is on average no better than the baseline",
+        "better than the baseline: {measured(metric, noisy)}, without",
         refusing(of_use),
         {},
         {

@@ -272,7 +272,7 @@ AUDITED: list[Remedy] = [
         {"noise": fl.Gaussian(50.0), "policy": RULE, "public": "preprocessing"},
         {
             "public='nothing'": None,
-            'write public = "preprocessing" under [require] in the policy': {
+            'public = "preprocessing" under [require] in the policy': {
                 "policy": RULE | {"require": {"public": "preprocessing"}}
             },
         },

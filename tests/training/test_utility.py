@@ -222,6 +222,21 @@ def test_a_gain_within_its_own_error_has_no_shares() -> None:
     assert "no better than the baseline" in gain_in_words(curve("r2", (-0.1, -0.2, 0.0)))[0]
 
 
+@pytest.mark.parametrize(
+    ("metric", "noisy", "said"),
+    [
+        ("auc", 0.66, ""),
+        ("auc", 0.509, "hardly"),
+        ("auc", 0.499, "no"),
+        ("log_loss", 0.41, ""),
+        ("log_loss", 0.499, "hardly"),
+    ],
+)
+def test_how_little_a_release_is_better_than_the_baseline(metric: str, noisy: float, said: str) -> None:
+    without = {"auc": 0.6, "log_loss": 0.4}[metric]
+    assert curve(metric, (without, noisy, 0.5)).how_little(noisy) == said
+
+
 def test_every_measure_has_words() -> None:
     assert {name: measured(name, 0.5) for name in METRICS} == {
         "r2": "R² 0.5",

@@ -30,7 +30,8 @@ from fisherleak.models.estimators import RECIPES, set_parameters
 from fisherleak.models.several import binarizer_of, is_each_class, parts_of
 from fisherleak.models.steps.flow import steps_within
 from fisherleak.models.steps.imputers import CentreImputer, indicator_of
-from fisherleak.models.steps.levels import forget_rare, pools, with_own_types
+from fisherleak.models.steps.levels import forget_rare, with_own_types
+from fisherleak.models.steps.scalers import pools
 
 PUBLIC = ("nothing", "levels", "preprocessing")
 FEW = 5

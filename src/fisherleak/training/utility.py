@@ -32,6 +32,8 @@ MOST_ROWS = 20_000
 """Training rows on which utility is measured at most, where none are held out."""
 MOST_PRODUCTS = 4_000_000
 """Predictions of all copies held at a time."""
+LITTLE = 0.1
+"""Part of the gain over the baseline below which a release is said to be hardly better."""
 PARTS = 20
 """Of the rows, each left out once to see how sure the gain over the baseline is."""
 
@@ -72,6 +74,13 @@ class Tradeoff:
     def is_useful(self, utility: float) -> bool:
         """Whether a utility is better than the baseline's."""
         return utility > self.constant if self.metric.higher_is_better else utility < self.constant
+
+    def how_little(self, utility: float) -> str:
+        """How much better than the baseline: "no", "hardly" where less than a tenth of the gain is left, else an empty text."""
+        if not self.is_useful(utility):
+            return "no"
+        gain = self.without_noise - self.constant
+        return "hardly" if gain and 0.0 < (utility - self.constant) / gain < LITTLE else ""
 
     def led_by(self, name: str) -> Tradeoff:
         """The same with the measure of this name first, and all others beside it."""

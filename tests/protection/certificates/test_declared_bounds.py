@@ -165,8 +165,11 @@ def test_levels_with_few_rows_must_be_declared_or_pooled() -> None:
         levels(4, {"city": ["Bonn", "Genua"]})
     with pytest.raises(fl.InvalidInputError, match="categories that its encoder knows; got 'Rom'"):
         levels(4, {"city": ["Bonn", "Genua", "Kiel", "Rom"]})
-    pooled = levels(0, None, categories=[["Bonn", "Genua", "Rom"]])
-    assert pooled.bounds["city"]["levels"] == ["Bonn", "Genua"]
+    for rare in (0, 4):
+        declared = levels(rare, None, categories=[["Bonn", "Genua", "Kiel", "Rom"]])
+        assert declared.bounds["city"] == {"levels": ["Bonn", "Genua", "Kiel", "Rom"], "from": "declared"}
+    with pytest.raises(fl.InvalidInputError, match="fewer than 5 rows"):
+        levels(4, None, categories=[["Bonn", "Genua", "Kiel", "Rom"]], min_frequency=1)
 
 
 def test_a_row_behind_scalers_is_the_sum_of_its_columns() -> None:
@@ -203,6 +206,20 @@ def piped(kind: str, imputer: Any) -> Any:
 
 
 ENCODER = OneHotEncoder(drop="first", categories=[["f", "m"]])
+
+
+def test_no_record_of_a_declared_category_that_nobody_has_is_above_the_limit() -> None:
+    encoder = OneHotEncoder(drop="first", categories=[["f", "m", "x"]])
+    columns = make_column_transformer((StandardScaler(), ["age"]), (encoder, ["sex"]))
+    model, own = make_pipeline(columns, clone(LAST["logistic"])), WHOLE[["age", "sex"]]
+    leak = fl.measure(model.fit(own, LABELS["logistic"]), own, LABELS["logistic"], public="nothing")
+    noise = fl.calibrate(leak, 1.0, over="any-record", bounds={"age": ENDS["age"]}, random_state=0)
+    for age in ENDS["age"]:
+        for label in (0, 1):
+            other, labels = own.copy(), np.array(LABELS["logistic"])
+            other.loc[0], labels[0] = [age, "x"], label
+            refitted = clone(model).fit(other, labels)
+            assert fl.measure(refitted, other, labels, noise, public="nothing").per_example()[0] <= 1.0
 
 
 def constant(**options: Any) -> Any:

@@ -255,7 +255,7 @@ def test_too_few_people_are_told_how_many_would_do() -> None:
 
     with pytest.raises(fl.InvalidInputError, match=r"The first: penalty l2 .*No useful bound holds") as refused:
         protected(1)
-    asked = re.search(r"([\d,]+) people like these would be enough; there are 60", str(refused.value))
+    asked = re.search(r"([\d,]+) people like these would not be refused; there are 60", str(refused.value))
     assert asked is not None
     assert protected(int(asked[1].replace(",", "")) // 60).points
 

@@ -41,6 +41,8 @@ from fisherleak.training.trained_model import Settings
 
 __all__ = ["AppliedPolicy", "apply_to_fitted", "policy_from"]
 
+NO_POLICY = "leave policy out"
+"""What lets rare categories and classes pass."""
 NOT_OPTIONS = (
     "Options in backticks are those of a table's audit: for a fitted model change X, or the policy, and fit it again."
 )
@@ -126,10 +128,10 @@ def apply_to_fitted(
         few, whose = FEWEST_ROWS + 1, None if people is None else people.of_row
         if not is_fit(model):
             own = checked_model(model)
-            check_common_levels(own, measurement(leak).table, few, whose)
+            check_common_levels(own, measurement(leak).table, few, whose, NO_POLICY)
             check_settled_levels(own, measurement(leak).table, whose)
         if kind.labels.classes:
-            check_rare_classes(y, few, whose)
+            check_rare_classes(y, few, whose, NO_POLICY)
     try:
         design = _design(leak, y, settings, kind, people)
         rules = apply_to_model(policy, design, replace(settings, model=kind.name), plan, leak)

@@ -35,6 +35,7 @@ from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.leakage import Leakage
 from fisherleak.releasing.cards.enough_people import FEWEST_ROWS
 from fisherleak.tables import Design, Feature
+from fisherleak.tables.design.features import FAR_FILL
 from fisherleak.training.defaults import PUBLIC
 from fisherleak.training.trained_model import Settings, Trained
 
@@ -63,12 +64,13 @@ def check_measured(policy: Policy, settings: Settings) -> None:
         )
     for name, (value, why) in asked.items():
         if value is not None and name not in stated:
-            instead = (
-                f"Use public='{PUBLIC[0]}'" if name == "public" else "Leave it out"
-            )  # the default is not everywhere so
+            line = f'{name} = "{value}" under [require] in the policy'
+            # of fitted models the default is to take preprocessing as public, and to count it refuses many pipelines
+            remedy = (
+                f"Write {line}, or use public='{PUBLIC[0]}'" if name == "public" else f"Leave it out, or write {line}"
+            )
             raise InvalidInputError(
-                f"`{name}` is '{value}', which the policy '{policy.source}' does not state: {why}. {instead}, or write "
-                f'{name} = "{value}" under [require] in the policy.'
+                f"`{name}` is '{value}', which the policy '{policy.source}' does not state: {why}. {remedy}."
             )
 
 
@@ -181,8 +183,6 @@ OF_LABELS = ("rows", "groups", "attacks")
 """Sections whose rules count labels too."""
 OTHER_UNIT = 3.0
 """Times a stated spread that the column's own may be: beyond, the column has another unit than the policy was written for."""
-FAR = 3.0
-"""Spreads from the mean of a column at most within which what stands for its missing cells lies."""
 
 
 @dataclass(frozen=True)
@@ -519,19 +519,12 @@ def _check_missing(found: AppliedRules, design: Design, of_table: bool) -> None:
                 f"The policy '{policy.source}' limits what is revealed of '{name}'. The model also uses whether such a value "
                 f"is missing, and no rule limits what is revealed of that: {remedy}"
             )
-        if feature.filled and found.columns[name] and _is_far(feature):
+        if feature.filled_far and found.columns[name]:
             raise InvalidInputError(
                 f"Missing values of '{name}' are filled with the centre of its bounds, which is far from the other values "
-                f"(beyond them, or more than {FAR:g} spreads from their mean). That shows who lacks a value, and no rule "
+                f"(beyond them, or more than {FAR_FILL:g} spreads from their mean). That shows who lacks a value, and no rule "
                 f"of the policy '{policy.source}' counts that: declare bounds whose centre lies among the values, {remedy}"
             )
-
-
-def _is_far(feature: Feature) -> bool:
-    """Whether what stands for missing numbers is unlike those that are there."""
-    known, centre = feature.known, feature.centre
-    among = known.low <= centre <= known.high and abs(centre - known.mean) <= FAR * feature.prior
-    return feature.kind == "number" and not among
 
 
 def _unchecked(policy: Policy, rule: str, why: str) -> InvalidInputError:

@@ -172,6 +172,7 @@ def release(
                 limit=limit,
                 choose_l2=l2 is None,
                 tell=read.extend,
+                warn=read.append,
             )
         except OverspentError as error:
             return common.say(str(error), status=1)
@@ -247,11 +248,12 @@ def _short_assumptions(card: dict[str, Any]) -> list[str]:
 
 def _beware(card: dict[str, Any], cost: Tradeoff) -> list[str]:
     """What to do where the noise leaves nothing of the model."""
-    if cost.is_useful(cost.points[0].utility):
+    little = cost.how_little(cost.points[0].utility)
+    if not little:
         return []
     return [
         "",
-        "Beware: with this noise the model is no better than the baseline.",
+        f"Beware: with this noise the model is {little} better than the baseline.",
         "Allow a larger --eta, declare narrower --bounds, or get more rows.",
     ]
 

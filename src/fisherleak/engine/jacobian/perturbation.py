@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -47,10 +47,13 @@ class Encoding:
         Values of the raw column, each once.
     matrix : array of shape (m, len(levels))
         The m coordinates move by ``matrix @ change`` of the one-hot vector.
+    declared : bool
+        Whether no row decided which levels there are.
     """
 
     levels: tuple[Any, ...]
     matrix: Matrix = field(compare=False, repr=False)
+    declared: bool = field(default=False, compare=False, repr=False)
 
     def over(self, levels: Sequence[Any]) -> Matrix:
         """The matrix with its columns in another order of the levels."""
@@ -61,7 +64,8 @@ class Encoding:
         """Two encodings of one column side by side, where they know the same levels."""
         if set(self.levels) != set(other.levels):
             return None
-        return Encoding(self.levels, np.concatenate([self.matrix, other.over(self.levels)]))
+        matrix = np.concatenate([self.matrix, other.over(self.levels)])
+        return Encoding(self.levels, matrix, self.declared and other.declared)
 
 
 def common_coordinates(encodings: Sequence[Encoding]) -> tuple[list[Matrix | None], Encoding]:
@@ -81,7 +85,7 @@ def common_coordinates(encodings: Sequence[Encoding]) -> tuple[list[Matrix | Non
     if independent and all(_equal(tangent.T @ tangent, lead.T @ lead) for tangent in tangents):
         back = np.linalg.pinv(lead)
         return [None, *(tangent @ back for tangent in tangents[1:])], first
-    return list(tangents), Encoding(first.levels, T.T)
+    return list(tangents), replace(first, matrix=T.T)
 
 
 def _equal(one: Matrix, two: Matrix) -> bool:

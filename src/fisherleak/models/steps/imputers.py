@@ -104,8 +104,13 @@ def is_foldable(step: Estimator) -> bool:
 
 def fills_of(step: Estimator) -> list[Fill | None]:
     """For each feature that a fitted imputer gives, what its missing values are filled with; None for indicators."""
+    strategy = f"(strategy={step.strategy!r})" if hasattr(step, "strategy") else ""
+    if any(isinstance(value, str) for value in np.ravel(getattr(step, "statistics_", ())).tolist()):
+        raise UnsupportedModelError(
+            f"{type(step).__name__}{strategy} fills columns of text, and a filled category is nobody's: leave it out, since "
+            "OneHotEncoder takes missing values as a category."
+        )
     if not is_foldable(step):
-        strategy = f"(strategy={step.strategy!r})" if hasattr(step, "strategy") else ""
         raise UnsupportedModelError(
             f"{type(step).__name__}{strategy} learned from the data, and what it learned cannot be folded into the model: use "
             "SimpleImputer with strategy 'mean', 'median' or 'constant', or take preprocessing as public."

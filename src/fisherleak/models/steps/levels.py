@@ -25,7 +25,7 @@ from fisherleak.errors import UnsupportedModelError
 from fisherleak.models.frames import Table
 from fisherleak.models.steps.flow import Flow, kept, plain_levels, start, steps_within
 from fisherleak.models.steps.imputers import absent_cells
-from fisherleak.models.steps.scalers import LEVELS
+from fisherleak.models.steps.scalers import LEVELS, pools
 from fisherleak.models.steps.transformers import chosen_columns, through
 from fisherleak.rows.selection import rows_by_group
 
@@ -38,15 +38,18 @@ class _Fewest:
 
     count: int
     whose: NDArray[np.int64] | None = field(default=None, repr=False)
+    otherwise: str = "pass public='levels'"
+    """What lets the rare ones pass as they are, for whoever asks."""
 
     @classmethod
-    def of(cls, count: int, person: Any, n: int) -> _Fewest:
+    def of(cls, count: int, person: Any, n: int, otherwise: str | None = None) -> _Fewest:
+        otherwise = cls.otherwise if otherwise is None else otherwise
         if person is None:
-            return cls(count)
+            return cls(count, None, otherwise)
         whose = np.empty(n, dtype=np.int64)
         for code, rows in enumerate(rows_by_group(person, n).values()):
             whose[host(rows)] = code
-        return cls(count, whose)
+        return cls(count, whose, otherwise)
 
     @property
     def who(self) -> str:
@@ -64,14 +67,17 @@ class _Fewest:
         return Counter(value for value, _ in set(zip(values, self.whose.tolist(), strict=True)))
 
 
-def check_common_levels(model: Estimator, table: Table, few: int, person: Any = None) -> None:
+def check_common_levels(
+    model: Estimator, table: Table, few: int, person: Any = None, otherwise: str | None = None
+) -> None:
     """Refuse levels that an encoder learned, keeps by name, and fewer than ``few`` have; and indicators of such gaps.
 
-    Rows are counted, or people where ``person`` says whose row each is.
+    Rows are counted, or people where ``person`` says whose row each is. ``otherwise`` is what lets them pass for whoever asks;
+    by default public='levels'.
     """
     if isinstance(model, pipeline.Pipeline) and not table.lazy:
         whose = table.labels(person) if isinstance(person, str) else person
-        fewest = _Fewest.of(few, whose, table.n)
+        fewest = _Fewest.of(few, whose, table.n, otherwise)
         _walk(model.steps[:-1], start(table), lambda step, flow: _check_common(step, flow, fewest))
 
 
@@ -81,15 +87,15 @@ def check_common_classes(model: Estimator, y: Any, few: int, person: Any = None)
         check_rare_classes(y, few, person)
 
 
-def check_rare_classes(y: Any, few: int, person: Any = None) -> None:
+def check_rare_classes(y: Any, few: int, person: Any = None, otherwise: str | None = None) -> None:
     """The same of labels that are known to be classes."""
     values = (host(y) if hasattr(y, "detach") else np.asarray(y)).tolist()
-    fewest = _Fewest.of(few, person, len(values))
+    fewest = _Fewest.of(few, person, len(values), otherwise)
     least = min(fewest.having(values).values())
     if least < few:
         raise UnsupportedModelError(
             f"y has a class that only {least} of the {fewest.who} have, and a released classifier would name it: leave these "
-            "rows out, or pass public='levels'."
+            f"rows out, or {fewest.otherwise}."
         )
 
 
@@ -103,11 +109,6 @@ def check_settled_levels(model: Estimator, table: Table, person: Any = None) -> 
         whose = table.labels(person) if isinstance(person, str) else person
         most = _Fewest.of(1, whose, table.n).most
         _walk(model.steps[:-1], start(table), lambda step, flow: _check_settled(step, flow, most))
-
-
-def pools(step: Estimator) -> bool:
-    """Whether it is an encoder that pools levels by how many rows have them, learned ones or declared ones."""
-    return isinstance(step, LEVELS) and not (step.min_frequency is None and step.max_categories is None)
 
 
 def _check_settled(encoder: Estimator, flow: Flow, most: int) -> None:
@@ -208,7 +209,7 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
                 f"Column '{flow.table.names[j]}' has a category that only {counts[rare[0]]} of the {few.who} have, and "
                 f"{type(encoder).__name__} would release its name: declare the categories with categories=… and leave "
                 f"min_frequency and max_categories out, pool rare ones with min_frequency={enough} and "
-                "handle_unknown='infrequent_if_exist', or pass public='levels'."
+                f"handle_unknown='infrequent_if_exist', or {few.otherwise}."
             )
         hidden_levels = set(nameless)
         pooling = few.having([value in hidden_levels for value in values])[True]
@@ -217,7 +218,7 @@ def _check_encoder(encoder: Estimator, flow: Flow, few: _Fewest) -> None:
                 f"Column '{flow.table.names[j]}' has rare categories that only {pooling} of the {few.who} have, and "
                 f"{type(encoder).__name__} has a feature for them. That shows that such rows exist: declare the categories "
                 "with categories=… and leave min_frequency and max_categories out, unite them with another category, leave "
-                "these rows out, or pass public='levels'."
+                f"these rows out, or {few.otherwise}."
             )
 
 
@@ -246,8 +247,8 @@ def _check_indicator(step: Estimator, flow: Flow, few: _Fewest) -> None:
         if min(counts[True], counts[False]) < few.count:
             raise UnsupportedModelError(
                 f"Column '{flow.table.names[j]}' has an indicator of missing values, which would reveal single people: "
-                f"{counts[True]} of the {few.who} have no value, {counts[False]} have one. Use add_indicator=False, or pass "
-                "public='levels'."
+                f"{counts[True]} of the {few.who} have no value, {counts[False]} have one. Use add_indicator=False, or "
+                f"{few.otherwise}."
             )
 
 

@@ -77,6 +77,11 @@ class Scale:
 Scales = list[Scale | None]
 
 
+def pools(step: Estimator) -> bool:
+    """Whether it is an encoder that pools levels by how many rows have them, learned ones or declared ones."""
+    return isinstance(step, LEVELS) and not (step.min_frequency is None and step.max_categories is None)
+
+
 def neutral(model: Estimator) -> tuple[Any, Scales | None]:
     """A copy of a model whose last scalers do nothing, and what each of its features was scaled by; None where nothing was."""
     if not isinstance(model, pipeline.Pipeline):

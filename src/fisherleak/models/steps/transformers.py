@@ -36,6 +36,7 @@ from fisherleak.models.steps.flow import (
     unfed,
 )
 from fisherleak.models.steps.imputers import CentreImputer, absent_cells
+from fisherleak.models.steps.scalers import pools
 
 
 def through(transformer: Estimator, flow: Flow) -> Flow:
@@ -308,7 +309,7 @@ def _levels(transformer: Estimator, flow: Flow, table: Table, matrices: Sequence
             "so they cannot be attributed to raw columns."
         )
     blocks: Blocks = {}
-    place = 0
+    place, declared = 0, not (isinstance(transformer.categories, str) or pools(transformer))
     for name, levels, matrix in zip(flow.raw, transformer.categories_, matrices, strict=True):
         if name is None:
             raise UnsupportedModelError(
@@ -318,7 +319,7 @@ def _levels(transformer: Estimator, flow: Flow, table: Table, matrices: Sequence
         width = len(matrix)
         full = width > 1 and bool((matrix.sum(axis=0) == 1).all())
         directions = tangent_basis(width) if full else np.eye(width)
-        encoding = Encoding(tuple(plain_levels(levels)), directions.T @ matrix)
+        encoding = Encoding(tuple(plain_levels(levels)), directions.T @ matrix, declared)
         block = Block(
             tuple(range(place, place + width)), directions, _decoded(encoding, flow.blocks.get((name, "levels")))
         )
@@ -337,7 +338,8 @@ def _decoded(encoding: Encoding, before: Block | None) -> Encoding | None:
     codes = before.encoding.matrix[0].tolist()
     if len(set(codes)) < len(codes) or not set(encoding.levels) <= set(codes):
         return None
-    return Encoding(tuple(before.encoding.levels[codes.index(code)] for code in encoding.levels), encoding.matrix)
+    named = tuple(before.encoding.levels[codes.index(code)] for code in encoding.levels)
+    return Encoding(named, encoding.matrix, before.encoding.declared and encoding.declared)
 
 
 def polynomial(transformer: Estimator, flow: Flow) -> Flow:

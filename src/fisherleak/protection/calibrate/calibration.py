@@ -441,9 +441,14 @@ def _rows_at_once(leakage: Leakage, person: VectorLike, most: int | None) -> int
         raise InvalidInputError(
             "person and rows_per_person go together: whose row each is, and how many rows a person may have."
         )
+    return check_rows_per_person(measurement(leakage).labels(person), leakage.n, most)
+
+
+def check_rows_per_person(person: VectorLike, n: int, most: Any) -> int:
+    """Refuse a number of rows that a person may have if it is none, or if someone of ``person``, (n,), has more."""
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or not most >= 1:
         raise InvalidInputError(f"rows_per_person must be a whole number, 1 or more; got {most!r}.")
-    sizes = [len(rows) for rows in rows_by_group(measurement(leakage).labels(person), leakage.n).values()]
+    sizes = [len(rows) for rows in rows_by_group(person, n).values()]
     above = sum(size > most for size in sizes)
     if above:
         have = "person has" if above == 1 else "people have"

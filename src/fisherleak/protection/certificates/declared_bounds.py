@@ -160,6 +160,7 @@ def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[
     spread[:, columns] = np.eye(len(columns)) if attribute.directions is None else attribute.directions.T
     if attribute.encoding is not None:
         levels, known = attribute.encoding.levels, (attribute.encoding.matrix.T @ spread)
+        given = levels if given is None and attribute.encoding.declared else given
         return [_levels(attribute.name, levels, known, table.named(attribute.name), given)]
     if attribute.size == 1 and attribute.name in table.names:
         values = table.numbers(table.names.index(attribute.name))
@@ -273,8 +274,8 @@ def _levels(name: str, levels: Sequence[Any], known: Matrix, column: Any, given:
         pools = int(ordered[max(rare, int(np.searchsorted(np.cumsum(ordered), FEWEST)) + 1) - 1]) + 1
         raise InvalidInputError(
             f"Column '{name}' has {rare} categor{'ies' if rare > 1 else 'y'} with fewer than {FEWEST} rows, which show who has "
-            f"them: pool them, OneHotEncoder(min_frequency={max(pools, FEWEST)}), or declare all categories with "
-            f"bounds={{'{name}': [...]}}."
+            f"them: declare all of them, OneHotEncoder(categories=[...]), or pool these, "
+            f"min_frequency={max(pools, FEWEST)}."
         )
     chosen = [k for k in range(len(levels)) if counts[np.ravel(group)[k]] >= FEWEST]
     record = {"levels": [_shown(levels[k]) for k in chosen], "from": "rows"}

@@ -30,6 +30,7 @@ from fisherleak.models import Table, as_table
 from fisherleak.models.rebuilt import FEW
 from fisherleak.models.steps.levels import check_common_classes
 from fisherleak.models.wrapper import Wrapper, one_target
+from fisherleak.protection.calibrate.calibration import check_rows_per_person
 from fisherleak.protection.calibrate.shapes import ISOTROPIC, SHAPES, check_fills_have_noise
 from fisherleak.protection.certificates.declared_bounds import checked_bounds, with_gaps_filled
 from fisherleak.protection.certificates.worst_record import copies_enough
@@ -349,6 +350,10 @@ def protect(
     asked = protect_arguments(
         estimator, X, y, eta, over, groups, penalties, weightings, shapes, bounds, public, random_state
     )
+    if rows_per_person is not None:
+        check_rows_per_person(
+            asked.groups, len(asked.y), rows_per_person
+        )  # of all rows, some of which are held out below
     points: list[FrontierPoint] = []
     refused: list[str] = []
     plainly: list[Candidate] = []
@@ -415,7 +420,7 @@ def _people_enough(task: Task, inner: Task) -> str:
         return ""
     leak = with_gaps_filled(polished(inner, max(inner.penalties), None).measured, inner.bounds)
     times, people = copies_enough(leak, inner.bounds, task.rows_per_person), len(set(np.asarray(task.groups).tolist()))
-    return "" if times is None else f"{times * people:,} people like these would be enough; there are {people:,}. "
+    return "" if times is None else f"{times * people:,} people like these would not be refused; there are {people:,}. "
 
 
 OPTIONS = ("over", "penalties", "weightings", "shapes", "bounds", "public", "random_state")

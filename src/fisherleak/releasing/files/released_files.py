@@ -131,6 +131,7 @@ def save_model(
     limit: float | None = None,
     random_state: int | None = None,
     tell: Callable[[Sequence[str]], object] | None = None,
+    warn: Callable[[str], object] | None = None,
 ) -> tuple[Json, Tradeoff]:
     """Train, calibrate, perturb, and write the released model and its card; give back the card and what the noise costs.
 
@@ -182,6 +183,8 @@ def save_model(
         For tests only: noise that can be drawn again protects nothing, and ``SeededReleaseWarning`` says so.
     tell : callable, optional
         Is given what was decided about the table, in sentences, as soon as it is read: no model card has them.
+    warn : callable, optional
+        Is given each sentence about declared bounds that tell something, or fill gaps with what no one has.
     """
     warn_of_seed(random_state)
     if limit is not None and ledger is None:
@@ -208,7 +211,11 @@ def save_model(
     with stage("Reading and fitting"):
         table = read_for_release(raw, replace(settings, bounds=declared))
     if tell is not None:
-        tell((*table.trained.design.decided, *_bounds_that_tell(table.trained.design)))
+        tell(table.trained.design.decided)
+    for said in (
+        () if warn is None else (*_bounds_that_tell(table.trained.design), *_fills_far_off(table.trained.design))
+    ):
+        warn(said)
     made = make_release(
         lambda penalty: table.fitted(penalty, request, balance),
         request,
@@ -244,6 +251,17 @@ def _bounds_that_tell(design: Design) -> list[str]:
     return [
         f"A declared bound of {found} is the least or largest value in the table. The model card shows it, and so the value of "
         "those who have it: declare bounds that are known without the table."
+    ]
+
+
+def _fills_far_off(design: Design) -> list[str]:
+    """A warning where what stands for missing values is unlike the values that are there."""
+    found = ", ".join(f"'{feature.name}'" for feature in design.features if feature.filled_far)
+    if not found:
+        return []
+    return [
+        f"Missing values of {found} are filled with the centre of the bounds, which is far from the other values. Declare "
+        "bounds whose centre lies among the values, write the column's logarithm, or leave such rows out."
     ]
 
 

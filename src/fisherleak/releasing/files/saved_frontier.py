@@ -98,7 +98,7 @@ def save_protected(
             f"`eta` is {eta:.3g} in the columns' own units, and {eta * least:.3g} on the model card, in units of the bounds' "
             f"width divided by √12. The narrowest bounds, those of '{name}', decide that: write that column in a smaller unit "
             "for less noise.",
-            stacklevel=4,
+            stacklevel=3,
         )
     _, cost = save_model(
         *(from_frame(frame), settings, place),
@@ -111,13 +111,15 @@ def save_protected(
         sign=None if sign is None else Path(sign),
         ledger=None if ledger is None else Path(ledger),
         limit=limit,
+        warn=lambda said: warnings.warn(said, stacklevel=6),
     )
     noisy, metric = cost.points[0].utility, cost.metric.name
-    if not cost.is_useful(noisy):
+    little = cost.how_little(noisy)
+    if little:
         warnings.warn(
-            f"With such noise the model is on average no better than the baseline: {measured(metric, noisy)}, without noise "
-            f"{measured(metric, cost.without_noise)}. Use a larger `eta`, narrower `bounds`, or more rows.",
-            stacklevel=4,
+            f"With such noise the model is on average {little} better than the baseline: {measured(metric, noisy)}, without "
+            f"noise {measured(metric, cost.without_noise)}. Use a larger `eta`, narrower `bounds`, or more rows.",
+            stacklevel=3,
         )
     return place
 

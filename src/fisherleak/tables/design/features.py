@@ -42,6 +42,8 @@ __all__ = ["CONSTANT", "NOTHING", "OTHER", "Facts", "Feature", "facts_of", "feat
 NOTHING, CONSTANT = "has no values at all in the training rows", "has one value only in the training rows"
 """Why a column cannot be used that one row more does not bring back."""
 NO_VALUES = Moments()
+FAR_FILL = 3.0
+"""Spreads from the mean of a column at most within which what stands for its missing cells lies."""
 MOST_FEATURES = 5000
 """A Hessian of more would not fit in ordinary memory."""
 
@@ -101,6 +103,13 @@ class Feature:
     def told_levels(self) -> tuple[Any, ...]:
         """The levels as values of one type: all of them texts where missing values are one."""
         return tuple(str(level) for level in self.levels) if self.levels[:1] == (MISSING,) else self.levels
+
+    @property
+    def filled_far(self) -> bool:
+        """Whether what stands for missing numbers is unlike those that are there."""
+        known, centre = self.known, self.centre
+        among = known.low <= centre <= known.high and abs(centre - known.mean) <= FAR_FILL * self.prior
+        return self.kind == "number" and self.filled and not among
 
     @property
     def filled(self) -> bool:
