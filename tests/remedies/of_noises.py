@@ -72,10 +72,10 @@ def squared_of_several(c: Any) -> fl.Loss:
     return fl.Loss("own", own.value, own.r, lambda z, y: own.a(z, y), c, own.labels, quadratic=True, frame=np.eye)
 
 
-def of_own_loss(**said: bool) -> Any:
+def of_own_loss(quadratic: bool) -> Any:
     """Of a copy of the logistic loss."""
     own = LOSSES["logistic"]
-    return eta(y=C, loss=fl.Loss("own", own.value, own.r, own.a, own.c, own.labels, own.start, **said))
+    return eta(y=C, loss=fl.Loss("own", own.value, own.r, own.a, own.c, own.labels, own.start, quadratic))
 
 
 def composed(first: Any = LEAK, second: Any = LEAK) -> Any:
