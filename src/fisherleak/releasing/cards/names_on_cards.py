@@ -228,7 +228,9 @@ def _decided_before(early: Design, last: Design) -> tuple[tuple[str, ...], str] 
     gone = tuple(name for name in lacked if name not in used)
     if early.fills or not gone or (early.n, early.held_out) == (last.n, last.held_out):
         return None
-    refused = [column.name for column in early.columns if column.name in early.thin or column.note in (NOTHING, CONSTANT)]
+    refused = [
+        column.name for column in early.columns if column.name in early.thin or column.note in (NOTHING, CONSTANT)
+    ]
     edge = [feature.name for feature in early.features if _by_one_row(feature, early)]
     edge += [early.target.name] if min(sharing_classes(early), default=FEWEST_ROWS) <= 1 else []
     for name in gone:

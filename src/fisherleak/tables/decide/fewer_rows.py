@@ -44,7 +44,7 @@ def all_unsettled(
     read = {name for name, others in readings.items() if not (name in unused and others <= UNUSED)}
     found: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
     found |= dict.fromkeys(read, "reading")
-    truths = {name for name, others in readings.items() if others == {"truth"}}  # text beside few of them, or levels of both
+    truths = {name for name, others in readings.items() if others == {"truth"}}  # a category all the same
     named = {*choices.categories, *choices.unite, *choices.declared, *truths}
     found |= dict.fromkeys(readings.keys() & named, "levels")
     others = {name for name, others in readings.items() if OTHER_NUMBERS in others}
