@@ -53,6 +53,8 @@ TOPICS = {
     "attacks_on_us/test_gate_units.py": "units of labels, rows that no model sees, and values that are nearly a few",
     "attacks_on_us/test_spellings_on_cards.py": "spellings and packages on cards, and values of a ledger's file",
     "attacks_on_us/test_gate_scales.py": "ranges and scales on a card, which reveal single rows",
+    "attacks_on_us/test_gate_second_pass.py": "columns that are decided among rows which are left out for another",
+    "attacks_on_us/test_gate_truth_words.py": "words among true and false, and the only cell of a column that is named",
     "attacks_on_us/test_gate_names_of_rows.py": "names that rows decide, decimal marks, targets and draws that would pass a policy",
     "attacks_on_us/test_earlier_cards.py": "digits that cards of version 0.1.0 leave open, and trees of many small pieces",
     "attacks_on_us/test_totals_and_pages.py": "totals of people, pages of few labels, files that are read, full disks",
