@@ -9,6 +9,7 @@ Where the rows decide the covariance of the noise, eta has both terms, with the 
 from __future__ import annotations
 
 from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -98,10 +99,7 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     why = share_unknown(information, leak._noise)
     if why is not None:
         raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
-    found = [
-        _means(each.jacobian, _moving(each), leak.attributes, spreads, label, leak._absent)
-        for each in information.releases
-    ]
+    found = [_means(leak, each.jacobian, _moving(each), spreads, label) for each in information.releases]
     parts = [each.squares for each in found], [each.by_shape for each in found if each.by_shape is not None]
     return tuple(
         map_rows(lambda *each: sum(each[1:], start=each[0]), *some, width=len(spreads) + 1) for some in parts if some
@@ -116,29 +114,70 @@ def _moving(release: Release) -> MovingNoise | None:
 
 
 def _means(
-    jacobian: Jacobian,
-    noise: MovingNoise | None,
-    names: list[str],
-    spreads: Vector,
-    label: tuple[float, float],
-    absent: Array | None,
+    leak: Any, jacobian: Jacobian, noise: MovingNoise | None, spreads: Vector, label: tuple[float, float]
 ) -> Means:
+    names, absent = leak.attributes, leak._absent
     own = {attribute.name: attribute for attribute in jacobian.attributes}
     gone = np.zeros((1, len(names)), dtype=bool) if absent is None else np.asarray(host(absent))
     attributes = tuple(_where_there(own[name], gone[:, j]) for j, name in enumerate(names))
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
+    asked = np.where(known, spreads, np.nan)
+    features, alone = _features_of(attributes)
+    places, centres, values = _values_of(leak, attributes, np.isfinite(asked), gone)
+    # behind steps that mix columns, a feature does not show the value of any of them
+    asked = np.where(alone | (places >= 0), asked, np.nan)
+    centres = np.where(places >= 0, centres, _centres(jacobian.X, features, absent))
     centre, spread = label
     if jacobian.several or not _takes_any_label(jacobian):
         spread = np.nan
-    beliefs = Beliefs(
-        attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes, absent), spread, centre
-    )
+    beliefs = Beliefs(attributes, asked, centres, features, places, values, spread, centre)
     return means_over(jacobian, beliefs, noise)
+
+
+def _features_of(attributes: Sequence[Attribute]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """A feature of each attribute, one that it moves and no other does where there is one, and whether that is so."""
+    moved = [(np.asarray(each.columns), _sizes(each)) for each in attributes]
+    width = 1 + max((int(columns.max()) for columns, _ in moved), default=0)
+    feeding = np.zeros(width, dtype=np.int64)
+    for columns, sizes in moved:
+        feeding[columns] += sizes > 0
+    # of those that it has to itself, the one that it moves most
+    own = [np.where(feeding[columns] <= 1, sizes, -1.0) for columns, sizes in moved]
+    features = [int(columns[np.argmax(sizes)]) for (columns, _), sizes in zip(moved, own, strict=True)]
+    return np.array(features, dtype=np.int64), np.array([sizes.max() > 0 for sizes in own], dtype=bool)
+
+
+def _sizes(attribute: Attribute) -> Vector:
+    """How far each of its features moves with it, in any row."""
+    if attribute.directions is None:
+        return np.ones(len(attribute.columns))
+    directions = np.abs(attribute.directions)
+    return np.asarray(directions.max(axis=(*range(directions.ndim - 2), -1), initial=0.0))
+
+
+def _values_of(
+    leak: Any, attributes: Sequence[Attribute], asked: NDArray[np.bool_], gone: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Vector, Vector | None]:
+    """Values of attributes that are columns of the table: places in the third, or -1, and means; filled cells have the mean."""
+    places, centres = np.full(len(attributes), -1, dtype=np.int64), np.zeros(len(attributes))
+    found: list[Vector] = []
+    table = leak._table
+    for j in np.flatnonzero(asked) if leak._raw and not table.lazy else ():
+        attribute = attributes[j]
+        column = table.names.index(attribute.name)
+        if attribute.coded or attribute.directions is None or not table.holds_numbers(column):
+            continue
+        values = table.numbers(column)
+        there = ~(np.isnan(values) | gone[:, j])
+        centres[j] = values[there].mean() if there.any() else 0.0
+        places[j] = len(found)
+        found.append(np.where(there, values, centres[j]))
+    return places, centres, np.column_stack(found) if found else None
 
 
 def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
     """With one direction for all rows, where only cells that an imputer filled have another, which is zero."""
-    if not attribute.curved or not gone.any() or gone.all():
+    if not attribute.affine or not attribute.curved or not gone.any() or gone.all():
         return attribute
     moves = np.asarray(attribute.directions)[~gone]
     return replace(attribute, directions=moves[0]) if (moves == moves[:1]).all() else attribute
@@ -146,7 +185,7 @@ def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:
     """Whether features are affine in the attribute, and at most one of its scales moves."""
-    return attribute.size == 1 and not attribute.curved and (folding is None or len(attribute.columns) == 1)
+    return attribute.size == 1 and attribute.affine and not attribute.curved and (folding is None or len(attribute.columns) == 1)
 
 
 def _takes_any_label(jacobian: Jacobian) -> bool:
@@ -155,9 +194,8 @@ def _takes_any_label(jacobian: Jacobian) -> bool:
     return loss.quadratic or (loss.traits is not None and not loss.traits.by_label)
 
 
-def _centres(X: Array, attributes: tuple[Attribute, ...], absent: Array | None) -> Vector:
-    """Means of the first feature of each attribute, of the values that are there."""
-    columns = np.array([attribute.columns[0] for attribute in attributes], dtype=np.int64)
+def _centres(X: Array, columns: NDArray[np.int64], absent: Array | None) -> Vector:
+    """Means of a feature of each attribute, of the values that are there."""
 
     def block(X: Array, gone: Array | None = None) -> Sums:
         x = np.asarray(host(as_real(X, namespace(X))), dtype=np.float64)[:, columns]
