@@ -84,7 +84,7 @@ def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, n
     xp = namespace(parts[0])
 
     def together(first: Array, second: Array | None = None) -> Array:
-        return xp.sqrt(first / scale**2 + (0.0 if second is None else second))
+        return xp.sqrt(first / scale / scale + (0.0 if second is None else second))
 
     total = map_rows(together, *parts, width=len(spreads) + 1)
     if absent is None:
@@ -185,7 +185,12 @@ def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:
     """Whether features are affine in the attribute, and at most one of its scales moves."""
-    return attribute.size == 1 and attribute.affine and not attribute.curved and (folding is None or len(attribute.columns) == 1)
+    return (
+        attribute.size == 1
+        and attribute.affine
+        and not attribute.curved
+        and (folding is None or len(attribute.columns) == 1)
+    )
 
 
 def _takes_any_label(jacobian: Jacobian) -> bool:

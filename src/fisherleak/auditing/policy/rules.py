@@ -49,6 +49,10 @@ FARTHER = 2.0
 JUDGED_OF_VALUES = ("max_revealed", "min_error", "max_eta", "max_attack")
 """Their rules that a function here judges."""
 NOT_JUDGED = "The rule {} of the policy '{}' cannot be checked. Leave it out."
+GUESSED = (
+    "No noise makes this rule pass, since guesses without the release are correct more often: max_gain under [attacks] limits "
+    "what the release adds."
+)
 NOT_KNOWN = "is not known for noise whose covariance follows from the table's rows: release with `shape='isotropic'`."
 
 
@@ -342,7 +346,7 @@ def _attack(audit: Judged, rule: str, limit: float, column: str) -> Rule:
         f"{number(100 * blind)} % without the release; limit {100 * limit:g} %{audit.fixed_scale}."
     )
     if blind > limit:
-        words += " No noise makes this rule pass, since guesses without the release are above it: limit max_gain instead."
+        words += f" {GUESSED}"
     value = max(seen, blind)  # who sees the release can ignore it
     return Rule(rule, limit, value, value <= limit, words)
 

@@ -199,6 +199,8 @@ def joined(transformer: Estimator, flow: Flow, flows: Sequence[Flow]) -> Flow:
     offset = 0
     for part in flows:
         for key, block in part.blocks.items():
+            if not block.columns:  # another part has the column
+                continue
             moved = replace(block, columns=tuple(j + offset for j in block.columns))
             known = blocks.get(key)
             blocks[key] = moved if known is None else together(known, moved, n, same_change=key[1] == "number")
