@@ -8,8 +8,8 @@ Where the rows decide the covariance of the noise, eta has both terms, with the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
+
+SAME = 1e-6
+"""Difference of two features by the value that moves both, relative to their size, that is rounding."""
 
 
 def share_of(exposure: Any) -> Any:
@@ -122,10 +125,13 @@ def _means(
     attributes = tuple(_where_there(own[name], gone[:, j]) for j, name in enumerate(names))
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
     asked = np.where(known, spreads, np.nan)
-    features, alone = _features_of(attributes)
-    places, centres, values = _values_of(leak, attributes, np.isfinite(asked), gone)
+    showing = _showing(attributes)
+    places, centres, values = _values_of(leak, attributes, np.isfinite(asked) & ~_plain(attributes, showing), gone)
     # behind steps that mix columns, a feature does not show the value of any of them
-    asked = np.where(alone | (places >= 0), asked, np.nan)
+    shown = [places[j] >= 0 or _agree(jacobian.X, attribute, showing[j]) for j, attribute in enumerate(attributes)]
+    asked = np.where(shown, asked, np.nan)
+    pairs = zip(attributes, showing, strict=True)
+    features = np.array([(*own, *each.columns)[0] for each, own in pairs], dtype=np.int64)
     centres = np.where(places >= 0, centres, _centres(jacobian.X, features, absent))
     centre, spread = label
     if jacobian.several or not _takes_any_label(jacobian):
@@ -134,17 +140,38 @@ def _means(
     return means_over(jacobian, beliefs, noise)
 
 
-def _features_of(attributes: Sequence[Attribute]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """A feature of each attribute, one that it moves and no other does where there is one, and whether that is so."""
+def _showing(attributes: Sequence[Attribute]) -> list[NDArray[np.int64]]:
+    """Features that each attribute moves and no other does, the one that it moves most first."""
     moved = [(np.asarray(each.columns), _sizes(each)) for each in attributes]
     width = 1 + max((int(columns.max()) for columns, _ in moved), default=0)
     feeding = np.zeros(width, dtype=np.int64)
     for columns, sizes in moved:
         feeding[columns] += sizes > 0
-    # of those that it has to itself, the one that it moves most
-    own = [np.where(feeding[columns] <= 1, sizes, -1.0) for columns, sizes in moved]
-    features = [int(columns[np.argmax(sizes)]) for (columns, _), sizes in zip(moved, own, strict=True)]
-    return np.array(features, dtype=np.int64), np.array([sizes.max() > 0 for sizes in own], dtype=bool)
+    own = [np.flatnonzero((feeding[columns] == 1) & (sizes > 0)) for columns, sizes in moved]
+    order = [places[np.argsort(-sizes[places], kind="stable")] for places, (_, sizes) in zip(own, moved, strict=True)]
+    return [columns[places] for places, (columns, _) in zip(order, moved, strict=True)]
+
+
+def _plain(attributes: Sequence[Attribute], showing: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Which attributes are features as they are."""
+    pairs = zip(attributes, showing, strict=True)
+    return np.array([each.directions is None and own.size == len(each.columns) for each, own in pairs], dtype=bool)
+
+
+def _agree(X: Array, attribute: Attribute, showing: NDArray[np.int64]) -> bool:
+    """Whether there are features that show a value, and all of these show the same, but for a constant."""
+    if showing.size < 2 or attribute.size > 1 or attribute.curved:
+        return bool(showing.size)
+    places = [attribute.columns.index(j) for j in showing]
+    along = np.ones(showing.size) if attribute.directions is None else np.asarray(attribute.directions)[places, 0]
+
+    def block(X: Array) -> Sums:
+        values = np.asarray(host(as_real(X, namespace(X))), dtype=np.float64)[:, showing] / along
+        apart = values[:, 1:] - values[:, :1]
+        return apart.max(axis=0), -apart.min(axis=0), np.abs(values).max(axis=0)
+
+    high, low, size = sum_rows(block, X, join=lambda a, b: tuple(map(np.maximum, a, b)))
+    return bool((high + low <= SAME * (size[1:] + size[0])).all())
 
 
 def _sizes(attribute: Attribute) -> Vector:
@@ -165,7 +192,7 @@ def _values_of(
     for j in np.flatnonzero(asked) if leak._raw and not table.lazy else ():
         attribute = attributes[j]
         column = table.names.index(attribute.name)
-        if attribute.coded or attribute.directions is None or not table.holds_numbers(column):
+        if attribute.coded or not table.holds_numbers(column):
             continue
         values = table.numbers(column)
         there = ~(np.isnan(values) | gone[:, j])

@@ -356,8 +356,8 @@ def passing_noise(again: Again) -> Advice:
     if guessed:
         return Advice(
             None,
-            f"No noise makes every rule pass: guesses without the release are correct more often than {_listed(guessed)} allows. "
-            "Limit max_gain under [attacks] instead.",
+            "No noise makes every rule pass, since guesses without the release are correct more often than they allow: "
+            f"{_listed(guessed)}. Limit max_gain under [attacks] instead.",
         )
     membership, ruled = again.audit.membership, any(rule.name.startswith("membership.") for rule in failed)
     if ruled and membership.recognised:

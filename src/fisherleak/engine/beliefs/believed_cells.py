@@ -235,8 +235,8 @@ def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
 class Beliefs:
     """What is believed of each attribute beforehand, a normal law each, and of the label.
 
-    ``spreads`` are in the attributes' units; NaN where not asked. A value is in ``values`` at its place in ``places``, or, where
-    that is negative, what the one of ``features`` shows, which no other attribute feeds then. ``centres`` are as the values.
+    ``spreads`` are in the attributes' units; NaN where not asked. A value is in ``values`` at its place in ``places``. Where
+    that is negative, it is what the one of ``features`` shows, which no other attribute feeds. ``centres`` are as the values.
     """
 
     attributes: tuple[Attribute, ...]
