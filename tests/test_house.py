@@ -77,6 +77,7 @@ TOPICS = {
     "attacks_on_us/test_membership_of_shapes.py": "who was in the data, by the covariance of the noise that rows decide",
     "attacks_on_us/test_object_walker.py": "all that can be reached from a released object",
     "attacks_on_us/test_membership_never_low.py": "membership that is shown, against fits without each row",
+    "attacks_on_us/test_mixed_and_clipped_columns.py": "steps that mix or clip columns, scalers of other rows, mere guesses",
     "attacks_on_us/test_odd_cells.py": "types, widths and flags that one cell decides",
     "attacks_on_us/test_released_categories.py": "rare categories, and values that a released model does not know",
     "attacks_on_us/test_people_of_several_rows.py": "values that several rows of a person have, copies of rows, and steps",
