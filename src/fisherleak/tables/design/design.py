@@ -119,7 +119,9 @@ class Design:
     summed: bool = False
     """Whether one row, or person, decides which of the last rows are left out as totals of the others."""
     header_by_one_row: bool = False
-    """Whether one row decides which line of the file is the header."""
+    """Whether one row, or a few, decide which line of the file is the header, or to which fields its names belong."""
+    rarely_there: tuple[str, ...] = ()
+    """Columns that an option names, and that the file would not have without one row, or one person."""
     repeated: RepeatedIdentifier | None = None
     """An identifier of people that repeats, where nobody said whose rows these are."""
     codes: tuple[str, ...] = ()
@@ -180,8 +182,8 @@ class Design:
             )
         if self.header_by_one_row:
             sentences.append(
-                "Without one row the header might be read in another place, which a release shows. `header` says that it "
-                "is the first line."
+                "One row, or a few, decide how the header is read, which a release shows. A first line with a name for "
+                "every column settles it, with `header`."
             )
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
@@ -304,6 +306,7 @@ def design_of(
         unsettled=found.unsettled,
         summed=found.written.summed,
         header_by_one_row=raw.header_by_one_row,
+        rarely_there=found.rarely_there,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
         repeated=found.repeated,
         codes=codes_in(found.columns, found.profiles),
@@ -324,6 +327,7 @@ class _Looked:
     written: Written
     repeated: RepeatedIdentifier | None
     unsettled: Mapping[str, Unsettled]
+    rarely_there: tuple[str, ...]
 
 
 def _looked_at(
@@ -350,7 +354,8 @@ def _looked_at(
     pooled = [f"'{c.name}' {c.note}. Which categories are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
     repeated = repeated_identifier(raw, profiles, choices, far)
-    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled)
+    rarely = tuple(sorted(name for name, count in raw.rarely_there.items() if count <= one and name in choices.named))
+    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled, rarely)
 
 
 @dataclass(frozen=True)
