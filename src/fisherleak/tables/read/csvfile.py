@@ -137,11 +137,13 @@ def _settled(table: Any, texts: Collection[str], late: Collection[str]) -> tuple
         if counts and values is not None:
             encoded = column.combine_chunks().dictionary_encode()
             plain = pa.array([values[text] for text in encoded.dictionary.to_pylist()])
-            table = table.set_column(j, name, pa.chunked_array([plain.take(encoded.indices)]))
+            column = pa.chunked_array([plain.take(encoded.indices)])
+        elif name in late and not are_codes(counts):
+            column = _as_inferred(column)
+        if not pa.types.is_string(column.type):
+            table = table.set_column(j, name, column)
             if (cells := cells_to_codes(counts)) is not None:
                 near_codes[name] = cells
-        elif name in late and not are_codes(counts):
-            table = table.set_column(j, name, _as_inferred(column))
     return table, near_codes
 
 
