@@ -312,10 +312,7 @@ def test_a_header_that_one_row_places_is_refused(form: str, ending: str, gated: 
         status, err = gated(f"t.{ending}", POLICIES["rows"], "--bounds", "a=-9:9")
         assert (status == 2) is odd, err
         assert ("decide how the header of" in err) is odd
-    assert (
-        "decide how the header of"
-        not in gated(f"t.{ending}", POLICIES["rows"], "--bounds", "a=-9:9", "--header")[1]
-    )
+    assert "decide how the header of" not in gated(f"t.{ending}", POLICIES["rows"], "--bounds", "a=-9:9", "--header")[1]
 
 
 @pytest.mark.parametrize("cells", [("sys", "dia"), ("refused", "refused")])
