@@ -39,6 +39,7 @@ TOPICS = {
     "attacks_on_us/test_gate_computed_noise.py": "noise that a gate computed from rows, units of labels, numbers without a share",
     "attacks_on_us/test_gate_text_of_numbers.py": "a column of text that one row makes one of numbers",
     "attacks_on_us/test_gate_reading.py": "files that one row, or one value, has read in another way",
+    "attacks_on_us/test_gate_reading_of_files.py": "headers, names, codes and kinds of files that one row decides",
     "attacks_on_us/test_gate_one_row_less.py": "decisions about columns without one row",
     "attacks_on_us/test_declared_and_large_levels.py": "declared levels, and whole numbers past floats",
     "attacks_on_us/test_gate_columns.py": "True and False as numbers, and a column with the label's name",

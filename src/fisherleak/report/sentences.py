@@ -14,9 +14,9 @@ from fisherleak._support.numbers import (
     share,
     signed_percent,
 )
-from fisherleak.auditing.policy.policy import DELTA
 from fisherleak.auditing.report_summary import AttackResult, Diagnostics, Group, MembershipFound, Summary
 from fisherleak.report.words import Word
+from fisherleak.training.defaults import DELTA
 
 NOT_PROMISED: tuple[Word, ...] = (
     Word(
