@@ -133,9 +133,15 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
         )
     if design.header_by_one_row and (member or others):
         raise InvalidInputError(
-            f"Without one row the header of {design.source} might be found in another line, with other columns. No rule "
-            f"of the policy '{policy.source}' counts that: write the names into its first line, with nothing but rows below, "
-            "and give `header=True`."
+            f"One row, or a few, decide how the header of {design.source} is read. Without them there might be other columns, "
+            f"or a refusal, and no rule of the policy '{policy.source}' counts that: write a name for every column into its "
+            "first line, with nothing but rows below, and give `header=True`."
+        )
+    for name in design.rarely_there if member or others else ():
+        raise InvalidInputError(
+            f"Without {whose} {design.source} has no column '{name}', and an option that names it is refused. No rule of the "
+            f"policy '{policy.source}' counts that: write '{name}' into every record, as null where nothing is known, or name "
+            "it in no option."
         )
     if member and design.summed:
         raise InvalidInputError(

@@ -124,7 +124,9 @@ class Design:
     """Columns that were left out after rows that lack them had been, and one whose use, in the rows left then, one row decided;
     of models as a release trains them."""
     header_by_one_row: bool = False
-    """Whether one row decides which line of the file is the header."""
+    """Whether one row, or a few, decide which line of the file is the header, or to which fields its names belong."""
+    rarely_there: tuple[str, ...] = ()
+    """Columns that an option names, and that the file would not have without one row, or one person."""
     repeated: RepeatedIdentifier | None = None
     """An identifier of people that repeats, where nobody said whose rows these are."""
     codes: tuple[str, ...] = ()
@@ -185,8 +187,8 @@ class Design:
             )
         if self.header_by_one_row:
             sentences.append(
-                "Without one row the header might be read in another place, which a release shows. `header` says that it "
-                "is the first line."
+                "One row, or a few, decide how the header is read, which a release shows. A first line with a name for "
+                "every column settles it, with `header`."
             )
         if self.few_settle_marks:
             named = ", ".join(f"'{name}'" for name in sorted(self.few_settle_marks)[:20])
@@ -310,6 +312,7 @@ def design_of(
         hardly=found.hardly,
         summed=found.written.summed,
         header_by_one_row=raw.header_by_one_row,
+        rarely_there=found.rarely_there,
         thin=tuple(name for name, why in refused.items() if why not in (NOTHING, CONSTANT)),
         repeated=found.repeated,
         codes=codes_in(found.columns, found.profiles),
@@ -331,6 +334,7 @@ class _Looked:
     repeated: RepeatedIdentifier | None
     unsettled: Mapping[str, Unsettled]
     hardly: frozenset[str]
+    rarely_there: tuple[str, ...]
 
 
 def _looked_at(
@@ -358,7 +362,10 @@ def _looked_at(
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
     repeated = repeated_identifier(raw, profiles, choices, far)
     hardly = hardly_varying(columns, profiles, one)
-    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled, hardly)
+    rarely = tuple(sorted(name for name, count in raw.rarely_there.items() if count <= one and name in choices.named))
+    return _Looked(
+        raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled, hardly, rarely
+    )
 
 
 @dataclass(frozen=True)
