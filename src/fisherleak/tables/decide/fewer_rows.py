@@ -49,11 +49,10 @@ def all_unsettled(
     found |= dict.fromkeys(readings.keys() & named, "levels")
     others = {name for name, others in readings.items() if OTHER_NUMBERS in others}
     found |= dict.fromkeys(others | (readings.keys() & {*choices.numbers}), "cells")
-    grouped = () if choices.group is None else (choices.group,)
-    told: dict[str, Unsettled] = dict.fromkeys((*choices.categories, *choices.unite, *grouped), "levels")
-    told |= dict.fromkeys(choices.numbers, "cells")  # of those that are named a release needs some cells
+    # of columns that are named a release needs some cells
     hardly = {name for name, each in profiles.items() if each.rows - each.missing <= one}
-    return found | {name: what for name, what in told.items() if name in hardly}
+    found |= dict.fromkeys(hardly & {*choices.categories, *choices.unite, choices.group}, "levels")
+    return found | dict.fromkeys(hardly & {*choices.numbers}, "cells")
 
 
 def use_unsettled(
