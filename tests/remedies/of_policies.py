@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -101,6 +102,14 @@ def amounts(odd: int = 1) -> pandas.DataFrame:
 def with_total(total: bool = True) -> pandas.DataFrame:
     table = pandas.DataFrame(np.random.default_rng(0).uniform(1, 5, (30, 3)).round(2), columns=["a", "b", "y"])
     return pandas.concat([table, table.sum().round(2).to_frame().T], ignore_index=True) if total else table
+
+
+def records(name: str, everywhere: bool = False) -> str:
+    """JSON of which one object has one more name, or all have, with nothing in the others."""
+    rows: list[dict[str, Any]] = PEOPLE.to_dict("records")
+    own = [{**row, **({name: None} if everywhere else {})} for row in rows]
+    own[7][name] = "moved away"
+    return json.dumps(own)
 
 
 def changed(values: Any, name: str = "flag") -> pandas.DataFrame:
@@ -209,14 +218,23 @@ OF_POLICIES: list[Remedy] = [
         {"take the total out of the table": {"table": with_total(False)}, "--keep-total": {"options": "--keep-total"}},
     ),
     Remedy(
-        "might be found in another line, with other columns.",
+        "decide how the header of {design.source} is read.",
         gate,
         {"policy": ROWS, "table": headed("years,number,euros", "years,number,euros"), "options": ENDED},
         {
-            "write the names into its first line, with nothing but rows below": {
+            "write a name for every column into its first line, with nothing but rows below": {
                 "table": headed(),
                 "options": f"{ENDED} --header",
             },
+        },
+    ),
+    Remedy(
+        "has no column '{name}', and an option that names it is refused.",
+        gate,
+        {"policy": ROWS, "table": records("note"), "options": f"{ENDED} --drop note"},
+        {
+            "write 'note' into every record": {"table": records("note", everywhere=True)},
+            "name it in no option": {"options": ENDED},
         },
     ),
     Remedy(

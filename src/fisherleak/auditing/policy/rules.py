@@ -19,11 +19,12 @@ from fisherleak._support.numbers import number, number_at_most
 from fisherleak.attacks import Outcome
 from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
-from fisherleak.auditing.policy.policy import DELTA, MEASURED_BY, SECTIONS, Policy, Rule
+from fisherleak.auditing.policy.policy import MEASURED_BY, SECTIONS, Policy, Rule
 from fisherleak.auditing.records import INFORMED, WITH_PRIOR, Attacked
 from fisherleak.bounds import mu_of_epsilon
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import share_of
+from fisherleak.training.defaults import DELTA
 
 if TYPE_CHECKING:
     from fisherleak.auditing.policy.judged import Judged, JudgedMembership, JudgedValue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -62,6 +63,19 @@ class Choices:
     def declared(self) -> frozenset[str]:
         """Columns whose levels are declared."""
         return frozenset(name for name, _ in self.levels)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """All columns that are named, for whatever reason."""
+        single = {self.target, self.id, self.group, self.person} - {None}
+        several = (
+            self.numbers,
+            self.categories,
+            self.drop,
+            self.unite,
+            [name for name, _ in (*self.levels, *self.bounds)],
+        )
+        return frozenset(str(name) for name in (*single, *itertools.chain(*several)))
 
     def within(self, name: str) -> tuple[float, float] | None:
         """The bounds that were declared for a column."""

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 __all__ = [
+    "ALSO_CLASSES",
     "DECIMALS",
+    "MARKS",
     "amounts_as_text",
     "are_codes",
     "cells_to_codes",
@@ -20,6 +22,7 @@ __all__ = [
     "is_missing",
     "is_plain_number",
     "kind_of_cell",
+    "may_be_plain",
     "money_of",
     "plain_values",
     "read_number",
@@ -109,7 +112,7 @@ def plain_values(counts: Mapping[str, int]) -> dict[str, int | float | bool | No
     One cell must not make a column text, nor true and false: 1 with a no-break space, or in digits of another script, is 1,
     and so is TRUE among 0 and 1 where fewer than ``FEWEST_ALIKE`` rows have such words, as 1 is true among these.
     """
-    bare = {text: "".join(str(unicodedata.decimal(c, c)) for c in text.translate(SPACES).strip()) for text in counts}
+    bare = {text: _in_ascii_digits(text) for text in counts}
     truths = {text: TRUTHS[cell.casefold()] for text, cell in bare.items() if cell.casefold() in TRUTHS}
     rest = {text: cell for text, cell in bare.items() if text not in truths}
     words = sum(counts[text] for text in truths)
@@ -128,6 +131,17 @@ def plain_values(counts: Mapping[str, int]) -> dict[str, int | float | bool | No
     if sum(counts[text] for text in rest) < FEWEST_ALIKE:
         return {text: bool(truths.get(text, numbers.get(text, 0))) for text in counts}
     return None
+
+
+def may_be_plain(text: str) -> bool:
+    """Whether a cell may be one of those that ``plain_values`` takes; of a column that it takes all are."""
+    bare = _in_ascii_digits(text)
+    word = bare.casefold()
+    return word in TRUTHS or word in MARKS - ALSO_CLASSES or (bare.isascii() and PLAIN.fullmatch(bare) is not None)
+
+
+def _in_ascii_digits(text: str) -> str:
+    return "".join(str(unicodedata.decimal(c, c)) for c in text.translate(SPACES).strip())
 
 
 def read_number(text: str, decimal: str = ".") -> float | None:
@@ -159,7 +173,7 @@ def are_codes(cells: Collection[str]) -> bool:
 
 
 def cells_to_codes(counts: Mapping[str, int]) -> int | None:
-    """Cells without which, at least, numbers would be codes; None where those left would be none, or few beside them."""
+    """Cells without which, at least, numbers would be codes; None where those left would be none."""
     bare = [(text.strip(), count) for text, count in counts.items()]
     alike = Counter[int]()
     for text, count in bare:
@@ -167,8 +181,7 @@ def cells_to_codes(counts: Mapping[str, int]) -> int | None:
             alike[len(text)] += count
     lengths = {len(text) for text, _ in bare if CODE.fullmatch(text) and text.startswith("0")}
     total = sum(counts.values())
-    found = [total - alike[length] for length in lengths if alike[length] >= ALMOST * total]
-    return min(found, default=None)
+    return min((total - alike[length] for length in lengths), default=None)
 
 
 def style_of(text: str, decimal: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import csv as plain_csv
 import io
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,8 +16,8 @@ from typing import IO, Any
 
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import DataError, InvalidInputError
-from fisherleak.tables.read.cell_formats import are_codes, cells_to_codes, plain_values
-from fisherleak.tables.read.first_line import TRAILING, code_columns, fitting_names, reads_as_row
+from fisherleak.tables.read.cell_formats import are_codes, cells_to_codes, may_be_plain, plain_values
+from fisherleak.tables.read.first_line import TRAILING, Evidence, codes_below, few_of_codes, fitting_names, row_evidence
 from fisherleak.tables.read.header_place import DELIMITERS, HeaderPlace, header_in_text
 
 __all__ = [
@@ -78,8 +79,8 @@ class CsvForm:
 class CsvReading:
     """What was assumed of a CSV file, in sentences, and what few of its cells or rows decide.
 
-    ``near_codes`` is how few cells make numbers of which columns, and not codes; ``by_one_row`` whether one row decides where
-    the header is.
+    ``near_codes`` is how few cells make numbers of which columns, and not codes; ``by_one_row`` whether one row, or a few,
+    decide where the header is, whether there is one, or to which fields its names belong.
     """
 
     notes: tuple[str, ...]
@@ -87,21 +88,35 @@ class CsvReading:
     by_one_row: bool
 
 
+@dataclass(frozen=True)
+class _Assumed:
+    """How Arrow is to read a file, what was assumed, and what few of its first rows decide.
+
+    ``settled_late`` are columns that may be codes: whether they are is for all of their cells to say.
+    """
+
+    options: Json
+    notes: tuple[str, ...]
+    by_few: bool
+    near_codes: Mapping[str, int]
+    settled_late: frozenset[str]
+
+
 def read_csv(file: IO[bytes], source: str, form: CsvForm) -> tuple[Any, CsvReading]:
     """An Arrow table, and how it was read."""
     from pyarrow import csv
 
     with from_header(file, source, form) as (file, form, place):
-        options, note, _ = _options(file, source, form, whole=True)
-        with _refusals(source, options, place), _with_commas(file, options) as lines:
-            table = csv.read_csv(lines, **options)
-            _check_text(table.schema, source, options)
+        how = _assumed(file, source, form, whole=True)
+        with _refusals(source, how.options, place), _with_commas(file, how.options) as lines:
+            table = csv.read_csv(lines, **how.options)
+            _check_text(table.schema, source, how.options)
     table = table.drop_columns([TRAILING]) if TRAILING in table.column_names else table
-    table, near_codes = _settled(table, form.texts)
-    return table, CsvReading((*place.notes, *note), near_codes, place.by_one_row)
+    table, near_codes = _settled(table, form.texts, how.settled_late)
+    return table, CsvReading((*place.notes, *how.notes), near_codes, place.by_one_row or how.by_few)
 
 
-def _settled(table: Any, texts: Collection[str]) -> tuple[Any, dict[str, int]]:
+def _settled(table: Any, texts: Collection[str], late: Collection[str]) -> tuple[Any, dict[str, int]]:
     """A table whose columns are not text for the sake of a few cells, ``texts`` but; which would be, as codes, without some."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -111,35 +126,97 @@ def _settled(table: Any, texts: Collection[str]) -> tuple[Any, dict[str, int]]:
         column = table.column(j)
         if name.strip() in texts or not pa.types.is_string(column.type):
             continue
-        some = column.slice(0, GLANCE).drop_null().unique().to_pylist()
-        if not any(plain_values({text.strip().lstrip("0") or "0": 1}) for text in some):
+        # of a column that is no text all cells are such: with one that is not, no others are looked at
+        some = (
+            column.slice(0, GLANCE).drop_null().unique().to_pylist() or column.drop_null().slice(0, GLANCE).to_pylist()
+        )
+        if name not in late and not all(map(may_be_plain, some)):
             continue
         counts = {each["values"]: each["counts"] for each in pc.value_counts(column.drop_null()).to_pylist()}
         values = plain_values(counts)
         if counts and values is not None:
             encoded = column.combine_chunks().dictionary_encode()
             plain = pa.array([values[text] for text in encoded.dictionary.to_pylist()])
-            table = table.set_column(j, name, pa.chunked_array([plain.take(encoded.indices)]))
+            column = pa.chunked_array([plain.take(encoded.indices)])
+        elif name in late and not are_codes(counts):
+            column = _as_inferred(column)
+        if not pa.types.is_string(column.type):
+            table = table.set_column(j, name, column)
             if (cells := cells_to_codes(counts)) is not None:
                 near_codes[name] = cells
     return table, near_codes
+
+
+def _as_inferred(column: Any) -> Any:
+    """A column of text with the type that Arrow would have given it: that of all of its different texts."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    encoded = column.combine_chunks().dictionary_encode()
+    lines = "".join('"' + text.replace('"', '""') + '"\n' for text in encoded.dictionary.to_pylist())
+    if not lines:
+        return pa.chunked_array([pa.nulls(len(column))])
+    read = csv.ReadOptions(column_names=["x"], use_threads=False)
+    parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+    found = csv.read_csv(
+        io.BytesIO(lines.encode()),
+        read_options=read,
+        parse_options=parse,
+        convert_options=csv.ConvertOptions(**CELLS),
+    )
+    return pa.chunked_array([found.column(0).combine_chunks().take(encoded.indices)])
 
 
 def csv_to_parquet(file: IO[bytes], source: str, form: CsvForm, path: Path, named: Named) -> CsvReading:
     """The same as a Parquet file, for what does not fit in memory: a few megabytes are held at a time.
 
     ``named`` gives names to all columns, and sentences about them. The types of columns are those of the first rows; where a
-    later row does not fit, the file is read again with a wider one.
+    later row does not fit, or shows codes, the file is read again with a wider one.
     """
+    import pyarrow
+
     with from_header(file, source, form) as (file, form, place):
-        options, note, near_codes = _options(file, source, form, whole=False)
-        with _refusals(source, options, place), _with_commas(file, options) as lines:
-            notes = (*place.notes, *note, *_with_types(lines, source, options, path, named))
-            return CsvReading(notes, near_codes, place.by_one_row)
+        how = _assumed(file, source, form, whole=False)
+        with _refusals(source, how.options, place), _with_commas(file, how.options) as lines:
+            more, kinds = _with_types(lines, source, how.options, path, named)
+            late = [name for name, kind in kinds.items() if name in how.settled_late and pyarrow.types.is_integer(kind)]
+            cells = _digits_of_all(lines, how.options, late) if late else {}
+            codes = [name for name in late if are_codes(cells[name])]
+            if codes:
+                how.options["convert_options"].column_types = {
+                    **how.options["convert_options"].column_types,
+                    **dict.fromkeys(codes, pyarrow.string()),
+                }
+                more, _ = _with_types(lines, source, how.options, path, named)
+            near = {**how.near_codes, **{name: cells_to_codes(cells[name]) for name in late}}
+            numbers = {name for name, kind in kinds.items() if not pyarrow.types.is_string(kind)} - {*codes}
+            known = {name: count for name, count in near.items() if count is not None and name in numbers}
+            return CsvReading((*place.notes, *how.notes, *more), known, place.by_one_row or how.by_few)
 
 
-def _with_types(lines: IO[bytes], source: str, options: Json, path: Path, named: Named) -> tuple[str, ...]:
-    """Write the rows with types that all of them have, and give back sentences about names."""
+def _digits_of_all(lines: IO[bytes], options: Json, names: Sequence[str]) -> dict[str, Counter[str]]:
+    """How many digits the cells of columns have, and whether they begin with a zero: texts that stand for all such."""
+    import pyarrow
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    convert = csv.ConvertOptions(**CELLS, column_types=dict.fromkeys(names, pyarrow.string()), include_columns=names)
+    found = {name: Counter[str]() for name in names}
+    lines.seek(0)
+    with csv.open_csv(lines, **{**options, "convert_options": convert}) as reader:
+        for batch in reader:
+            for name in names:
+                for each in pc.value_counts(batch.column(name).drop_null()).to_pylist():
+                    text = each["values"].strip()
+                    digits = text.isascii() and text.isdigit()
+                    found[name][("0" if text[0] == "0" else "1") * len(text) if digits else "x"] += each["counts"]
+    return found
+
+
+def _with_types(
+    lines: IO[bytes], source: str, options: Json, path: Path, named: Named
+) -> tuple[tuple[str, ...], Mapping[str, Any]]:
+    """Write the rows with types that all of them have, and give back sentences about names, and these types."""
     import pyarrow
 
     kinds: dict[str, Any] = {}  # of all columns, once the first rows were seen
@@ -147,7 +224,7 @@ def _with_types(lines: IO[bytes], source: str, options: Json, path: Path, named:
     while True:
         lines.seek(0)
         try:
-            return _written(lines, source, options, kinds, wider, path, named)
+            return _written(lines, source, options, kinds, wider, path, named), kinds
         except pyarrow.ArrowInvalid as error:
             found = CONVERSION.search(str(error))
             if found is None or int(found[1]) >= len(kinds):
@@ -203,8 +280,8 @@ def _written(
         return notes
 
 
-def _options(file: IO[bytes], source: str, form: CsvForm, whole: bool) -> tuple[Json, tuple[str, ...], dict[str, int]]:
-    """How Arrow is to read the file, what was assumed, and which columns of its first rows a few cells keep from being codes.
+def _assumed(file: IO[bytes], source: str, form: CsvForm, whole: bool) -> _Assumed:
+    """How the file is to be read.
 
     Where the whole table is read, whatever may be codes is text until all of its cells are known.
     """
@@ -214,16 +291,17 @@ def _options(file: IO[bytes], source: str, form: CsvForm, whole: bool) -> tuple[
     encoding = encoding_of(file, source, form.encoding)
     line = first_line(file, source, encoding)
     chosen, note = delimiter_of(line, source, form.delimiter)
-    rows = _first_rows(file, encoding, chosen)
+    rows, cut = _first_rows(file, encoding, chosen)
     if chosen == "\t" and form.delimiter is None and _are_between_blanks(rows[1:], len(fields_of(line))):
         chosen, note = BLANKS, (BETWEEN_BLANKS,)
-        rows = _first_rows(file, encoding, chosen)
-    names, skipped, more = _names(rows, source, form, fields_of(line) if chosen == "\t" else [])
-    coded = code_columns(rows[1:], MISSING)
+        rows, cut = _first_rows(file, encoding, chosen)
+    names, skipped, more, by_few = _names(rows, source, form, fields_of(line) if chosen == "\t" else [], cut)
+    coded = codes_below(rows[1:], MISSING, cut)
     named = [*enumerate(names or rows[0])]
-    codes = {j for j, cells in coded.items() if whole or are_codes(cells)}
+    late = {j for j, cells in coded.items() if whole or few_of_codes(cells)}
+    codes = {j for j, cells in coded.items() if whole or (are_codes(cells) and j not in late)}
     texts = {name: pyarrow.string() for j, name in named if name.strip() in form.texts or j in codes}
-    near = {name: cells_to_codes(coded[j]) for j, name in named if j in coded.keys() - codes}
+    near = {name: cells for j, name in named if j in coded and (cells := cells_to_codes(coded[j])) is not None}
     if names and names[-1] == TRAILING:
         texts[TRAILING] = pyarrow.null()
     read = {} if names is None else {"column_names": names, "skip_rows": skipped and skipped + _blank_lines(file)}
@@ -233,7 +311,8 @@ def _options(file: IO[bytes], source: str, form: CsvForm, whole: bool) -> tuple[
         "parse_options": csv.ParseOptions(delimiter=chosen, newlines_in_values='"' in line or _quoted(file)),
         "convert_options": csv.ConvertOptions(**CELLS, column_types=texts),
     }
-    return options, (*note, *more), {name: cells for name, cells in near.items() if cells is not None}
+    near = {name: near[name] for j, name in named if name in near and j not in codes}
+    return _Assumed(options, (*note, *more), by_few, near, frozenset(name for j, name in named if j in late))
 
 
 @contextmanager
@@ -271,34 +350,40 @@ def _are_between_blanks(below: Sequence[Sequence[str]], width: int) -> bool:
 
 
 def _names(
-    rows: Sequence[Sequence[str]], source: str, form: CsvForm, between_blanks: Sequence[str]
-) -> tuple[list[str] | None, int, tuple[str, ...]]:
-    """Names in place of those in the first line, how many lines they replace, and what was assumed; None keeps that line."""
+    rows: Sequence[Sequence[str]], source: str, form: CsvForm, between_blanks: Sequence[str], cut: bool
+) -> tuple[list[str] | None, int, tuple[str, ...], bool]:
+    """Names in place of those in the first line, how many lines they replace, what was assumed, and whether few rows decide it.
+
+    No names keep that line.
+    """
     if not rows:
         raise InvalidInputError(f"{source} has a header and no rows: there is nothing to learn from.")
-    below = rows[1:]
-    first, trailing, note = fitting_names(rows, source, form.header, form.columns, between_blanks)
+    fitting = fitting_names(rows, source, form.header, form.columns, between_blanks)
+    first, trailing, note, by_few = fitting.names, fitting.trailing, fitting.note, fitting.by_few
     if form.columns is not None and len(form.columns) != len(first):
         raise InvalidInputError(
             f"`columns` gives {len(form.columns)} names, and {source} has {len(first)} columns: name each of them."
         )
-    evidence = reads_as_row(first, [row[: len(first)] for row in below]) if form.header is None else 0
+    evidence = Evidence(0, frozenset({0}))
+    if form.header is None:
+        evidence = row_evidence(first, [row[: len(first)] for row in rows[1:]], cut)
     if form.columns is not None:
-        if evidence < 0:
+        if evidence.now < 0:
             raise InvalidInputError(
                 f"The first line of {source} looks like a header, and `columns` gives names too. With `header=True` the "
                 "names of `columns` replace that line; with `header=False` that line is a row."
             )
-        return [*form.columns, *trailing], int(form.header is True), ()
+        return [*form.columns, *trailing], int(form.header is True), (), by_few or min(evidence.left) < 0
     if form.header is False:
         note = f"{source} was read without a header, so that its columns are called by their place."
-        return [f"column {j + 1}" for j in range(len(first))], 0, (note,)
-    if evidence > 0:  # without a word of that line: it is somebody's row
+        return [f"column {j + 1}" for j in range(len(first))], 0, (note,), False
+    if evidence.now > 0:  # without a word of that line: it is somebody's row
         raise InvalidInputError(
             f"{source} seems to have no header: its first line reads like a row. Name the columns with `columns`, or read it "
             "with `header=False`; `header=True` takes that line as names all the same."
         )
-    return ([*first, *trailing], 1, (note,)) if note else (None, 0, ())
+    by_few |= max(evidence.left) > 0
+    return ([*first, *trailing], 1, (note,), by_few) if note else (None, 0, (), by_few)
 
 
 @contextmanager
@@ -338,20 +423,20 @@ def _copy_from(place: HeaderPlace, file: IO[bytes], encoding: str, copy: IO[byte
     copy.seek(0)
 
 
-def _first_rows(file: IO[bytes], encoding: str, delimiter: str) -> list[list[str]]:
-    """The fields of the first lines that are not blank."""
+def _first_rows(file: IO[bytes], encoding: str, delimiter: str) -> tuple[list[list[str]], bool]:
+    """The fields of the first lines that are not blank, and whether there are others."""
     head = file.read(HEAD)
     whole = len(head) < HEAD
     file.seek(0)
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if delimiter == BLANKS:
         rows = [fields_of(line) for line in text.split("\n") if line.strip()]
-        return rows if whole or len(rows) < 3 else rows[:-1]
+        return (rows if whole or len(rows) < 3 else rows[:-1]), not whole
     try:
         rows = [row for row in plain_csv.reader(io.StringIO(text), delimiter=delimiter) if any(map(str.strip, row))]
     except plain_csv.Error:  # Arrow says what is wrong
         rows = [next(plain_csv.reader([text.lstrip().split("\n", 1)[0][:1000]], delimiter=delimiter))]
-    return rows if whole or len(rows) < 3 else rows[:-1]  # the last may be cut
+    return (rows if whole or len(rows) < 3 else rows[:-1]), not whole  # the last may be cut
 
 
 def _blank_lines(file: IO[bytes]) -> int:

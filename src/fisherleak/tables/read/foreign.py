@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import IO, Any
 from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.read.workbook import FEW_DECIDE, TYPED_CELLS, chosen_sheet, read_workbook
 
-__all__ = ["SEVERAL_TYPES", "ForeignTable", "foreign_table"]
+__all__ = ["RARELY_THERE", "SEVERAL_TYPES", "ForeignTable", "foreign_table"]
 
 SEVERAL_TYPES = "The column '{}' of {} holds values of several types. Make them numbers, or text."
 
@@ -35,6 +36,8 @@ SPSS = (b"$FL2", b"$FL3")
 R = (b"RDX2\n", b"RDX3\n", b"RDA2\n", b"RDA3\n", b"X\n\x00\x00\x00\x02", b"X\n\x00\x00\x00\x03")
 PACKED: Mapping[bytes, Callable[..., Any]] = {b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 """How R packs files, beside gzip."""
+RARELY_THERE = "rarely there"
+"""The attribute of a frame that says how many objects have a column that not all have."""
 EXTRAS = {"openpyxl": "excel", "pyreadstat": "spss", "pyreadr": "r"}
 """Extras that bring what reads a file."""
 
@@ -104,10 +107,11 @@ def _json_array(file: IO[bytes], source: str) -> Any:
 def _json_frame(file: IO[bytes], source: str) -> Any:
     """JSON with an object on every line, or one object: of columns, of names and rows, or around a list of objects."""
     with_line = file.readline()
+    more = any(map(bytes.strip, file))  # what stands below a whole object is another one, whatever the first holds
     file.seek(0)
     try:
         first = json.loads(with_line)
-        lines = bool(with_line) and not _has_columns(first)
+        lines = more or not _has_columns(first)
     except ValueError:
         lines = False
     if lines:
@@ -128,17 +132,22 @@ def _json_frame(file: IO[bytes], source: str) -> Any:
 def _stored(found: Any, source: str, names: list[Any] | None = None) -> Any:
     """A frame with the values that JSON has: a number is a number, a text a text, null is missing.
 
-    Objects have their columns in an order of names, for each object has an order of its own.
+    Objects have their columns in an order of names, for each object has an order of its own. A column that some of them lack is
+    one that few may have.
     """
     import pandas
 
     if names is None and isinstance(found, list) and not all(isinstance(row, dict) for row in found):
         raise ValueError("it has neither one object on each line nor columns of equal length")
+    rarely = {}
     if names is None and isinstance(found, list):
-        names = sorted({name for row in found for name in row})
+        times = Counter(name for row in found for name in row)
+        names, rarely = sorted(times), {name: count for name, count in times.items() if count < len(found)}
     frame = pandas.DataFrame(found, columns=names, dtype=object)
     columns = {j: _cells(frame.iloc[:, j], source) for j in range(frame.shape[1])}
-    return pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)
+    made = pandas.DataFrame(columns, index=frame.index).set_axis(frame.columns, axis=1)
+    made.attrs = {RARELY_THERE: rarely}
+    return made
 
 
 def _cells(column: Any, source: str) -> Any:

@@ -127,14 +127,21 @@ def one_row_decides(rows: Sequence[Sequence[str]], start: int, place: Callable[[
             for j, cell in enumerate(cells)
         )
         alike.setdefault(tuple(odd), []).append((missing, k))
-    tried = {k for own in alike.values() for _, k in (min(own), max(own))}
+    tried = {k for own in alike.values() for _, k in (min(own), max(own))} | {*range(start, min(start + 2, len(rows)))}
     everything = [*range(len(rows))]
     now = place(everything)
     return any(place([*everything[:k], *everything[k + 1 :]]) != now for k in sorted(tried))
 
 
 def is_open(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows may hold titles, or types or units below a header: else no row decides where the header is."""
+    """Whether rows may hold titles, or types or units below a header: else no row decides where the header is.
+
+    Without the first row the second one stands below the header.
+    """
+    return _may_hold(rows) or _may_hold([*rows[:1], *rows[2:]])
+
+
+def _may_hold(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2:
         return False
     filled, below = sum(map(bool, map(str.strip, rows[0]))), [row for row in rows[2:] if len(row) == len(rows[1])]

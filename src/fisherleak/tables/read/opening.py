@@ -29,7 +29,7 @@ from fisherleak.errors import DataError, FisherleakError, InvalidInputError
 from fisherleak.tables.read.arrow_columns import without_halves
 from fisherleak.tables.read.csvfile import CsvForm, csv_to_parquet, read_csv
 from fisherleak.tables.read.first_line import is_number
-from fisherleak.tables.read.foreign import SEVERAL_TYPES, foreign_table
+from fisherleak.tables.read.foreign import RARELY_THERE, SEVERAL_TYPES, foreign_table
 from fisherleak.tables.read.header import GZIP, PARQUET
 from fisherleak.tables.read.parquet import CHUNK, parquet_files, parquet_parts
 from fisherleak.tables.read.parts import FilePart, Part, RawTable, table_parts
@@ -127,7 +127,7 @@ def read_table(
             notes = (*known.notes, *read.notes)
             attrs = known.frame.attrs
             own: dict[str, Any] = {"inferred": known.inferred, "few_decide": attrs.get(FEW_DECIDE, {})}
-            own["header_by_one_row"] = attrs.get(BY_ONE_ROW, False)
+            own |= {"header_by_one_row": attrs.get(BY_ONE_ROW, False), "rarely_there": attrs.get(RARELY_THERE, {})}
             return replace(read, sha256=digest, notes=notes, sheets=known.sheets, **own)
         for magic, what in FOREIGN.items():
             if head.startswith(magic):

@@ -175,7 +175,9 @@ class RawTable:
         Columns that would be read as something else without so many of their cells, and as what: numbers as "text" without the
         7 beside 01, 02, …, text as "date" without the one cell that is no date.
     header_by_one_row : bool
-        Whether one row decides which line is the header.
+        Whether one row, or a few, decide which line is the header, whether there is one, or to which fields its names belong.
+    rarely_there : dict
+        How many objects of a JSON file have a column that not all of them have.
     """
 
     source: str
@@ -191,6 +193,7 @@ class RawTable:
     inferred: frozenset[str] = frozenset()
     few_decide: FewDecide = field(default_factory=dict)
     header_by_one_row: bool = False
+    rarely_there: Mapping[str, int] = field(default_factory=dict)
 
     def kind(self, name: str) -> Any:
         return self.kinds[self.names.index(name)]

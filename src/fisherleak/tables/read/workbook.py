@@ -17,7 +17,7 @@ from fisherleak._support.checks import nearest
 from fisherleak.errors import InvalidInputError
 from fisherleak.tables.read.cell_formats import cells_to_codes, is_missing, plain_values
 from fisherleak.tables.read.csvfile import MISSING
-from fisherleak.tables.read.first_line import is_number, reads_as_row
+from fisherleak.tables.read.first_line import is_number, reads_as_row, row_evidence
 from fisherleak.tables.read.header_place import HeaderPlace, header_in_rows, is_open, one_row_decides
 
 __all__ = ["BY_ONE_ROW", "FEW_DECIDE", "TYPED_CELLS", "chosen_sheet", "read_workbook"]
@@ -107,7 +107,8 @@ def _framed(
     if len(used) < 2 or len(cells) < 2:
         raise InvalidInputError(f"{source} holds no table: a table needs a header, rows, a target and another column.")
     texts = [[_text(cell) for cell in row] for row in cells[:LOOKED_AT]]
-    names, place = _names(texts, source, header, lambda k: [j in merged_in(k) for j in used])
+    cut = len(cells) > LOOKED_AT
+    names, place = _names(texts, source, header, lambda k: [j in merged_in(k) for j in used], cut)
     names, unnamed = _called_by_place(names, used)
     below = cells[place.above + 1 + place.below :] if header is not False else cells
     twice = next((name for k, name in enumerate(names) if name and name in names[:k] and not is_number(name)), None)
@@ -167,7 +168,7 @@ def _called_by_place(names: Sequence[str], used: Sequence[int]) -> tuple[list[st
 
 
 def _names(
-    texts: list[list[str]], source: str, header: bool | None, merged_in: Callable[[int], list[bool]]
+    texts: list[list[str]], source: str, header: bool | None, merged_in: Callable[[int], list[bool]], cut: bool
 ) -> tuple[list[str], HeaderPlace]:
     """The names of columns and where they stand; refused, without a word of it, where the first row is somebody's."""
     if header is False:
@@ -175,14 +176,14 @@ def _names(
     if header is True:
         return texts[0], HeaderPlace()
     known = cache(merged_in)
-    names, place = _found_names(texts, source, known)
+    names, place = _found_names(texts, source, known, cut)
     start = place.above + 1 + place.below
-    if start == 1 and all(texts[0]) and not is_open(texts):
+    if place.by_one_row or (start == 1 and all(texts[0]) and not is_open(texts)):
         return names, place
 
     def of_some(kept: Sequence[int]) -> object:
         try:
-            own, other = _found_names([texts[k] for k in kept], source, known)
+            own, other = _found_names([texts[k] for k in kept], source, known, cut)
         except InvalidInputError:
             return None
         return own, other.above, other.below
@@ -191,7 +192,7 @@ def _names(
 
 
 def _found_names(
-    texts: list[list[str]], source: str, merged_in: Callable[[int], list[bool]]
+    texts: list[list[str]], source: str, merged_in: Callable[[int], list[bool]], cut: bool
 ) -> tuple[list[str], HeaderPlace]:
     """Names where the rows tell where they stand."""
     merged = _merged_names(texts, source, merged_in)
@@ -201,12 +202,13 @@ def _found_names(
         return names, HeaderPlace(rows - 1, 0, (note,))
     place = header_in_rows(texts, source)
     names, below = texts[place.above], texts[place.above + 1 + place.below :]
-    if reads_as_row(names, below) > 0:
+    evidence = row_evidence(names, below, cut)
+    if evidence.now > 0:
         raise InvalidInputError(
             f"{source} seems to have no header: its first row reads like a person's. Put names above it, or read it with "
             "`header=False`; `header=True` takes that row as names all the same."
         )
-    return names, place
+    return names, replace(place, by_one_row=max(evidence.left) > 0)
 
 
 def _merged_names(
