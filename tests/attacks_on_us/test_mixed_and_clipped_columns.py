@@ -31,6 +31,7 @@ from sklearn.preprocessing import (
 )
 
 import fisherleak as fl
+from rows.lazy import da
 
 Vector = NDArray[np.float64]
 STATED = {"require": {"public": "preprocessing"}}
@@ -78,10 +79,15 @@ def test_a_rotation_of_all_columns_reveals_what_centring_does(loss: str) -> None
     turned = make_pipeline(PCA(4), clone(last)).fit(X, y)
     np.testing.assert_allclose(shares(turned, X, y, 0.5), shares(plain, X, y, 0.5), rtol=1e-5)
     if loss == "squared":
-        rules = {"columns": {"s5": {"max_revealed": 0.1}}, **STATED}
-        found = [fl.audit(model, X, y, 0.5, policy=rules, attacks=False) for model in (plain, turned)]
-        assert [each.passed for each in found] == [False, False]
-        assert found[0].rules.value.iloc[0] == pytest.approx(found[1].rules.value.iloc[0])
+        moving = [fl.measure(model, X, y, noise=fl.Posterior(1.0)).revealed() for model in (plain, turned)]
+        np.testing.assert_allclose(moving[1], moving[0], rtol=1e-5)
+        limits = {"max_revealed": 0.1, "min_error": 0.5, "max_eta": 10.0}
+        rules = {"columns": dict.fromkeys(X.columns, limits), **STATED}
+        found = [fl.audit(model, X, y, 0.5, policy=rules, attacks=False).rules for model in (plain, turned)]
+        assert list(found[1].passed) == list(found[0].passed)
+        assert not found[1].passed["columns.s5.max_revealed"]
+        values = [each.value[each.index != "require.public"].astype(float) for each in found]
+        pd.testing.assert_series_equal(*values, rtol=1e-5)
         scales = [fl.audit(model, X, y, attacks=False).summary.noise.scale for model in (plain, turned)]
         assert scales[0] == pytest.approx(scales[1])
 
@@ -127,6 +133,14 @@ def test_filled_gaps_before_a_rotation() -> None:
     assert stated.loc[[3, 8, 20], "bmi"].isna().all()
     for cell in ((3, "s5"), (5, "bmi"), (5, "s5")):
         assert stated.loc[cell] == pytest.approx(true_share(model, X, y, cell, 20.0), rel=1e-3)
+
+
+def test_on_rows_of_dask_a_rotation_hides_the_share() -> None:
+    X, y = patients(60)
+    for step, known in ((PCA(4), False), (StandardScaler(), True)):
+        model = make_pipeline(step, Ridge()).fit(X.to_numpy(), y)
+        leak = fl.measure(model, da.from_array(X.to_numpy(), chunks=(20, 4)), da.from_array(y, chunks=20))
+        assert np.isfinite(np.asarray(leak.revealed().compute())).all() == known
 
 
 def test_compositions_and_gradients_behind_a_rotation() -> None:

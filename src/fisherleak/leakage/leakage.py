@@ -141,7 +141,8 @@ class Leakage(EtasOfValues):
         An attacker who knows all other data and believes that the value is normal around m with spread s learns at most this
         part of its variance, on average over that belief and the noise (van Trees' inequality). NaN for attributes of several
         dimensions, encoded categories say, for columns of 0 and 1, which are guessed or not (attacks say how often), for
-        columns behind steps that are not affine, and for cells that were missing.
+        columns behind steps that are not affine, for cells that were missing, and where no value is seen: behind steps that mix
+        columns of Dask rows, and for attributes of a ``Fit`` that share all their features.
 
         Parameters
         ----------

@@ -189,7 +189,7 @@ def _values_of(
     places, centres = np.full(len(attributes), -1, dtype=np.int64), np.zeros(len(attributes))
     found: list[Vector] = []
     table = leak._table
-    for j in np.flatnonzero(asked) if leak._raw and not table.lazy else ():
+    for j in np.flatnonzero(asked).tolist() if leak._raw and not table.lazy else ():
         attribute = attributes[j]
         column = table.names.index(attribute.name)
         if attribute.coded or not table.holds_numbers(column):

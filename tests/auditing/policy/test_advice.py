@@ -84,6 +84,15 @@ def test_advice_on_attacks_is_checked_with_all_attackers(people: Any) -> None:
     assert all(rule.passed for rule in audit(table, settings, noise=noise, policy=policy, draws=4).rules)
 
 
+def test_no_noise_is_advised_where_guesses_without_the_release_are_above_a_limit(people: Any) -> None:
+    table = people.loc[:FEW, ["age", "city", "income"]]
+    policy = policy_of({"columns": {"city": {"max_attack": 0.01}}})
+    found = advice_on(audit(table, Settings("income"), noise=3.0, policy=policy, draws=4))
+    assert found.noise is None
+    assert "guesses without the release" in found.note
+    assert "max_gain" in found.note
+
+
 def test_a_noise_that_costs_too_much_is_not_advised(people: Any) -> None:
     table, settings = people[["age", "weight", "city", "income"]], Settings("income")
     policy = policy_of({"rows": {"max_eta": 1e-3}, "utility": {"max_loss": 0.01}})
