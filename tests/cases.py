@@ -122,3 +122,17 @@ def slanted(p: int) -> Vector:
     """A covariance whose directions are no columns."""
     L = np.eye(p) + 0.4 * np.tril(np.ones((p, p)), -1)
     return np.asarray(L @ np.diag(np.linspace(0.3, 2.0, p)) @ L.T)
+
+
+def yes_or_no(each: int) -> fl.Loss:
+    """The logistic loss of several labels at once, as a record from outside."""
+    one = fl.LOSSES["logistic"]
+    return fl.Loss(
+        name="several yes or no",
+        value=lambda z, y: one.value(z, y).sum(axis=1),
+        r=one.r,
+        a=lambda z, y: one.a(z, y)[:, :, None] * np.eye(each),
+        c=lambda z, y: -np.eye(each)[None],
+        labels=fl.Labels("0 or 1", lambda y: (y == 0) | (y == 1)),
+        frame=np.eye,
+    )

@@ -357,7 +357,8 @@ def epsilon(mu: float | Array, delta: float) -> Any:
     def found(mu: _Vector) -> _Vector:
         finite = np.where(np.isfinite(mu), mu, 1.0)
         # delta(epsilon) is at most the first of its two terms, which is delta here
-        most = np.maximum(finite * (0.5 * finite - ndtri(math.exp(log_delta))), 0.0)
+        with np.errstate(over="ignore"):  # past the range of floats it is infinite
+            most = np.maximum(finite * (0.5 * finite - ndtri(math.exp(log_delta))), 0.0)
         least = _bisected(np.zeros_like(finite), most, lambda middle: _log_delta(finite, middle) > log_delta)[1]
         covered = (finite == 0) | (_log_delta(finite, np.zeros_like(finite)) <= log_delta)
         return np.where(np.isfinite(mu), np.where(covered, 0.0, least), math.inf)
@@ -386,7 +387,7 @@ def mu_of_epsilon(epsilon: float | Array, delta: float) -> Any:
     def found(epsilon: _Vector) -> _Vector:
         finite = np.where(np.isfinite(epsilon), epsilon, 1.0)
         # at epsilon and this mu, the first term of delta is a half, and the second below it by more than delta may be
-        most = np.sqrt(2.0 * finite) + 2.0 * abs(float(ndtri(math.exp(log_delta)))) + 80.0
+        most = math.sqrt(2.0) * np.sqrt(finite) + 2.0 * abs(float(ndtri(math.exp(log_delta)))) + 80.0
         reached = _bisected(np.zeros_like(finite), most, lambda middle: _log_delta(middle, finite) <= log_delta)[0]
         return np.where(np.isfinite(epsilon), reached, math.inf)
 

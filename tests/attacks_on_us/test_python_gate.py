@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -197,10 +198,12 @@ def test_values_that_a_step_clips_are_refused_whatever_else_they_feed(second: bo
     policy = {"columns": {"x": {"min_error": 1.0}}, "require": {"public": "preprocessing"}}
     with pytest.raises(fl.InvalidInputError, match="'x': a step clips some of its values"):
         fl.audit(model, frame, cost, fl.Gaussian(0.004), policy=policy, attacks=False)
-    if second:
-        wide = ColumnTransformer(ways).fit(frame)  # within its range no step clips
+    for clip in (True, False):  # fitted on all rows it clips none of them, and others still
+        ways[0] = ("range", MinMaxScaler(clip=clip), ["x"])
+        wide = ColumnTransformer(ways).fit(frame)
         model = Pipeline([("features", wide), ("model", Ridge().fit(wide.transform(frame), cost))])
-        assert fl.audit(model, frame, cost, fl.Gaussian(0.004), policy=policy, attacks=False).rules is not None
+        with pytest.raises(fl.InvalidInputError, match="not affine") if clip else nullcontext():
+            fl.audit(model, frame, cost, fl.Gaussian(0.004), policy=policy, attacks=False)
 
 
 def test_rules_are_refused_for_three_classes_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

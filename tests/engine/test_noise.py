@@ -20,6 +20,7 @@ import fisherleak as fl
 from cases import make
 from copies import copies
 from fisherleak.engine.noise import check_noise, drawn, grid_of, noise_from_record, released
+from fisherleak.engine.noise.noise import is_alike
 
 Vector = NDArray[np.float64]
 DRAWS = 200_000
@@ -239,6 +240,48 @@ def test_many_draws_are_single_draws_in_a_row(noise: fl.Noise) -> None:
     # a matrix product of one row may round otherwise than one of many
     np.testing.assert_allclose(noise.draws(6, SIZE, many), in_a_row, rtol=1e-13)
     np.testing.assert_array_equal(drawn(noise, 6, SIZE, 5), noise.draws(6, SIZE, np.random.default_rng(5)))
+
+
+@every_noise
+def test_what_says_that_it_is_alike_is_the_same_on_each_number_and_tells_nothing_of_others(noise: Any) -> None:
+    """Grids and blocks of answers take what holds for one number as what holds for all."""
+    b = noise.draws(50, SIZE, np.random.default_rng(0))
+    if is_alike(noise):
+        np.testing.assert_allclose(information(noise), information(noise, 1)[0, 0] * np.eye(SIZE), rtol=1e-12)
+        np.testing.assert_allclose(
+            noise.log_density(b), noise.log_density(b.reshape(-1, 1)).reshape(b.shape).sum(axis=1)
+        )
+        drawn_one_by_one = noise.draws(50 * SIZE, 1, np.random.default_rng(0)).reshape(b.shape)
+        np.testing.assert_array_equal(b, drawn_one_by_one)
+    assert is_alike(noise) == (noise not in (CASES["shaped Gaussian"], CASES["one from outside"]))
+
+
+def test_answers_with_noise_that_is_alike_are_taken_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A noise from outside says so as the package's own do; one that does not is taken whole, and tells the same."""
+
+    class Alike(Logistic):
+        alike = True
+
+    sizes: list[int] = []
+    root = Logistic.unit_information_root
+
+    def seen(noise: Logistic, size: int) -> Vector:
+        sizes.append(size)
+        return root(noise, size)
+
+    monkeypatch.setattr(Logistic, "unit_information_root", seen)
+    case = make("squared", n=30)
+    fit = case.fit()
+    etas = []
+    for kind, own in ((Logistic, 30), (Alike, 1)):
+        sizes.clear()
+        etas.append(fl.measure(fit, case.X, case.y, fl.Answers(case.X, kind(0.3))).per_example())
+        assert set(sizes) == {own}
+    np.testing.assert_allclose(etas[1], etas[0], rtol=1e-10)
+    sizes.clear()
+    alike: Any = Alike(0.3)
+    grid_of(alike, 500)
+    assert sizes == [1]
 
 
 def test_what_is_no_noise_is_told_what_it_lacks() -> None:

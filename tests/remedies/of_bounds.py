@@ -182,6 +182,7 @@ OF_BOUNDS: list[Remedy] = [
                 "X": PolynomialFeatures(2, include_bias=False).fit_transform(X),
                 "bounds": {f"x{j}": (-25.0, 25.0) for j in range(9)} | {"label": (-8.0, 8.0)},
             },
+            "clip=False for a scaler that clips": {"model": fitted(MinMaxScaler(clip=False), Ridge(1000.0))},
         },
     ),
     Remedy(

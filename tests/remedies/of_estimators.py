@@ -326,7 +326,7 @@ OF_ESTIMATORS: list[Remedy] = [
         {"drop columns without any value": {"X": X[:, [0, 2]]}},
     ),
     Remedy(
-        "was not fitted on these rows: the range of {name} is",
+        "was not fitted on these rows: the {what} of {name} is",
         lambda X: measured(
             make_pipeline(step := MinMaxScaler().fit(2 * TABLE_OF_NUMBERS), Ridge().fit(step.transform(X), Y)),
             X,

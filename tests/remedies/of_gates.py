@@ -33,6 +33,8 @@ GROUPS = GROUPS.assign(
     city=[f"z{k}" if k >= 550 else f"w{k % 4}" for k in range(600)], b=GROUPS.b.where(GROUPS.index < 550)
 )
 """Rows of many small groups lack a value, and are left out."""
+LACKED = PEOPLE.assign(note=["x"] * 3 + ["z"] + ["x"] * 76 + [None] * 40, twin=[1.5] * 80 + [*PEOPLE.age[80:]])
+"""A category that one row makes one of two values, and a number that varies only in rows that lack it."""
 THREE = PEOPLE.assign(y=np.arange(120) % 3)
 NAMES = pandas.DataFrame(X, columns=["a", "b", "c"])
 CLOSE = fitted(StandardScaler(), Ridge(1.0), X=NAMES)
@@ -160,5 +162,11 @@ OF_GATES: list[Remedy] = [
             "Leave --group out": {"policy": "[rows]\nmax_eta = 99\n", "options": "--missing drop"},
             "--category city": {"options": "--group city --missing drop --category city"},
         },
+    ),
+    Remedy(
+        "were left out before it was known that the model does not use such a column",
+        gate,
+        {"policy": MEMBERS, "table": LACKED, "bounded": False, "options": f"{WIDE} --bounds y=-90:200 --missing drop"},
+        {"give --drop note": {"options": f"{WIDE} --bounds y=-90:200 --missing drop --drop note"}},
     ),
 ]

@@ -125,7 +125,7 @@ MEASURED: list[Remedy] = [
         {"scale them instead": lambda: measured(fitted(StandardScaler(), Ridge(1.0), X=2 * X), 2 * X)},
     ),
     Remedy(
-        "MinMaxScaler(clip=True) cannot be folded into the model: use clip=False.",
+        "(clip=True) cannot be folded into the model: use clip=False.",
         lambda **options: folded(MinMaxScaler(**options)),
         {"clip": True},
         {"clip=False": None},

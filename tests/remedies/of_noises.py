@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
 import fisherleak as fl
-from fisherleak.engine.losses import OF_SEVERAL
+from fisherleak.engine.losses import LOSSES, OF_SEVERAL
 from remedies.of_models import (
     CODED,
     LEAK,
@@ -70,6 +70,12 @@ def squared_of_several(c: Any) -> fl.Loss:
     """Half the squared error of several numbers as a record from outside."""
     own = OF_SEVERAL["squared"]
     return fl.Loss("own", own.value, own.r, lambda z, y: own.a(z, y), c, own.labels, quadratic=True, frame=np.eye)
+
+
+def of_own_loss(quadratic: bool) -> Any:
+    """Of a copy of the logistic loss."""
+    own = LOSSES["logistic"]
+    return eta(y=C, loss=fl.Loss("own", own.value, own.r, own.a, own.c, own.labels, own.start, quadratic))
 
 
 def composed(first: Any = LEAK, second: Any = LEAK) -> Any:
@@ -221,6 +227,12 @@ OF_NOISES: list[Remedy] = [
             "correct c": {"c": lambda z, y: -np.eye(2)[None]},
             "fit each output by itself": {"y": TWO[:, 0], "own": "squared"},
         },
+    ),
+    Remedy(
+        "needs a and c that are the same for all predictors and labels",
+        of_own_loss,
+        {"quadratic": True},
+        {"leave quadratic out": {"quadratic": False}},
     ),
     Remedy(
         "membership has a closed form for noise whose covariance does not depend on the data, and that of",

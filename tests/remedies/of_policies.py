@@ -476,7 +476,10 @@ OF_POLICIES: list[Remedy] = [
             fitted(step, Ridge(1.0)), {"columns": {"x0": {"min_error": 0.001}}, "require": {"public": "preprocessing"}}
         ),
         {"step": SplineTransformer(3)},
-        {"Use affine steps such as StandardScaler": {"step": StandardScaler()}},
+        {
+            "Use affine steps such as StandardScaler": {"step": StandardScaler()},
+            "clip=False for a scaler that clips": {"step": MinMaxScaler(clip=False)},
+        },
     ),
     Remedy(
         "cannot be checked for a fitted model of three or more classes: rules are known for models of one output.",

@@ -21,6 +21,7 @@ import fisherleak as fl
 from fisherleak.auditing import Settings, audit
 from fisherleak.auditing.policy.policy import MEASURED_BY, SECTIONS, policy_of
 from fisherleak.auditing.report_summary import ConfirmedRelease, Stated, StatedRule, Summary, read_summary
+from fisherleak.report import board
 from fisherleak.report.board import board_of, board_page
 from fisherleak.report.outputs import write_board
 from fisherleak.report.summarise import summary_of_audit
@@ -234,6 +235,19 @@ def test_every_rule_that_a_policy_can_have_has_words() -> None:
         page = board_of(_with(Stated(rules=(rule,), scale=1.0)))
         assert page.rules[0].what
         assert page.verdict == "Passed: the one rule."
+        assert rule.section == "require" or page.rules[0].known.startswith(_which_way(rule.key))
+
+
+def _which_way(key: str) -> str:
+    return {"min": "at least", "max": "at most"}[key.partition("_")[0]].replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def test_a_least_of_any_name_is_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new key that begins with min_ is a least as the known ones are."""
+    monkeypatch.setitem(board.OF_MODEL, "groups.min_rows", "Rows of any group")
+    rule = StatedRule("groups", None, "min_rows", 20, True)
+    page = board_of(_with(Stated(rules=(rule,), scale=1.0)))
+    assert page.rules[0].known.startswith(_which_way(rule.key))
 
 
 @functools.cache

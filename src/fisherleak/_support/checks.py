@@ -49,6 +49,14 @@ def check_limit(eta: Any) -> float:
     return limit
 
 
+def check_size(value: Any, name: str) -> float:
+    """A positive number whose square floats can hold."""
+    size = check_positive(value, name)
+    if not SMALLEST_LIMIT <= size <= LARGEST_LIMIT:
+        raise InvalidInputError(f"{name} must be between {SMALLEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {value!r}.")
+    return size
+
+
 def check_part(value: Any, name: str, most: float, what: str = "", *, ends: bool = True) -> float:
     """A number from zero to another, with these two or without, as a float."""
     known = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

@@ -16,7 +16,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from fisherleak._support.checks import LARGEST_LIMIT, SMALLEST_LIMIT, check_positive, nearest
+from fisherleak._support.checks import check_size, nearest
 from fisherleak._support.namespaces import TableLike, Vector
 from fisherleak._support.progress import doing, told_when_long
 from fisherleak.attacks.population_attacker import Learned
@@ -199,8 +199,8 @@ def check_options(
     check_metric(metric)
     scale = None if noise is None else as_noise(noise).scale
     for name, value in (("noise", scale), ("eta", eta), ("max_eta", max_eta)):
-        if value is not None and not SMALLEST_LIMIT <= check_positive(value, name) <= LARGEST_LIMIT:
-            raise InvalidInputError(f"{name} must be between {SMALLEST_LIMIT:g} and {LARGEST_LIMIT:g}; got {value!r}.")
+        if value is not None:
+            check_size(value, name)
     if noise is not None and eta is not None:
         raise InvalidInputError("`noise` and `eta` cannot both be given: either decides the other.")
     if not 2 <= draws <= 100_000:

@@ -392,9 +392,12 @@ def _composed(leakages: Sequence[Leakage]) -> Leakage:
                 "models of one output, or use noise on the parameters, fisherleak.Gaussian."
             )
     notes = [note for each in measured for note in each.notes]
+    # of one table: others are refused
+    columns = all(each.of_columns for each in measured)
     if any(each.information.several for each in measured):
         several = _of_several_outputs(leakages)
-        return Leakage(several, None, measured[0].table, tuple(dict.fromkeys(notes)), _absent(measured))
+        told = tuple(dict.fromkeys(notes))
+        return Leakage(several, None, measured[0].table, told, _absent(measured), _raw=columns)
     factors = [_checked(first, other) for other in leakages]
     releases, jacobians, known = [], [], []
     for each, factor in zip(measured, factors, strict=True):
@@ -408,7 +411,8 @@ def _composed(leakages: Sequence[Leakage]) -> Leakage:
     together = [Release(J, release.mechanism) for release, J in zip(releases, common, strict=True)]
     frames = tuple(replace(frame, published=True) for each in measured for frame in each.shown_frames)
     told = tuple(dict.fromkeys(notes))
-    return Leakage(information_together(together), None, measured[0].table, told, _absent(measured), _frames=frames)
+    information, table = information_together(together), measured[0].table
+    return Leakage(information, None, table, told, _absent(measured), _frames=frames, _raw=columns)
 
 
 def _absent(measured: Sequence[Measurement]) -> Any:

@@ -58,6 +58,8 @@ class EtasOfValues(Pickled):
     """Those that declared bounds give instead, with the noise that was calibrated with them."""
     _people: RowsOfPeople | None = field(default=None, repr=False)
     """Whose rows are whose, where people are measured; None where rows are."""
+    _raw: bool = field(default=False, repr=False)
+    """Whether its attributes are columns of the table, whatever steps stand between these and the model."""
     _away: Array | None = field(default=None, repr=False)
     """From the minimum to the parameters that a solver left, as ``centred_theta`` has them; None where they are the same."""
 

@@ -188,8 +188,9 @@ def _measured(
     # what the Jacobian is whitened by: the noise, or what answers to queries tell of this fit
     whitening = told_by(noise, queried.features(noise.X_query), reading.fit) if is_interface(noise) else noise
     records = larger_side(reading, whitening)
+    piped = _is_piped(model)
     if attributes is not None:
-        if isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+        if piped:
             raise InvalidInputError("attributes of a pipeline are the columns of its table; leave attributes out.")
         records = as_attributes(attributes, reading.data.X.shape, table.names)
     reading = replace(reading, attributes=records)
@@ -199,11 +200,17 @@ def _measured(
     notes = () if loose is None else (loose.note(),)
     frames = () if reading.folding is None else _frames(reading, reading.folding, table)
     absent = _absent(reading) if reading.absent else None
-    found = Leakage(reading.information(whitening), noise, table, notes, absent, queried, _frames=frames)
+    information = reading.information(whitening)
+    found = Leakage(information, noise, table, notes, absent, queried, _frames=frames, _raw=piped)
     if reading.other is not None and not quiet:  # who is quiet releases what is measured
         found = replace(found, _away=reading.other.centred_theta - reading.fit.centred_theta)
     # noise that was calibrated with declared bounds acts in the frame that they give
     return found.with_noise(noise) if declared_frame(noise) else found
+
+
+def _is_piped(model: Estimator) -> bool:
+    """Whether attributes are the columns of the table, whatever steps stand between these and the model."""
+    return isinstance(model, Pipeline) or hasattr(model, "best_estimator_")
 
 
 def _frames(reading: Reading, folding: Folding, table: Table) -> tuple[RowsFrame, ...]:
@@ -346,7 +353,7 @@ def gradients(
                 "Gradients of a scikit-learn model are measured about the columns of its table: leave attributes out."
             )
     jacobian = jacobian_of(_at(risk, theta), risk.X, risk.y, noise, records)
-    return Leakage(information_of(replace(jacobian, gradient=True)), noise, table)
+    return Leakage(information_of(replace(jacobian, gradient=True)), noise, table, _raw=_is_piped(model))
 
 
 def _of_fit(fit: Fit, X: TableLike, y: VectorLike, sample_weight: VectorLike, table: Table) -> Risk:

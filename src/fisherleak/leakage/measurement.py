@@ -72,6 +72,11 @@ class Measurement:
         return self._leak._table
 
     @property
+    def of_columns(self) -> bool:
+        """Whether its attributes are columns of the table, whatever steps stand between these and the model."""
+        return self._leak._raw
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a summary says beside the numbers."""
         return self._leak._notes

@@ -8,6 +8,7 @@ Where the rows decide the covariance of the noise, eta has both terms, with the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,9 @@ from fisherleak.engine.jacobian.perturbation import Attribute
 from fisherleak.engine.noise.calibration_record import has_own_shape
 from fisherleak.errors import UnsupportedModelError
 from fisherleak.rows import map_rows, sum_rows
+
+SAME = 1e-6
+"""Difference of two features by the value that moves both, relative to their size, that is rounding."""
 
 
 def share_of(exposure: Any) -> Any:
@@ -83,7 +87,7 @@ def rms_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.nan, n
     xp = namespace(parts[0])
 
     def together(first: Array, second: Array | None = None) -> Array:
-        return xp.sqrt(first / scale**2 + (0.0 if second is None else second))
+        return xp.sqrt(first / scale / scale + (0.0 if second is None else second))
 
     total = map_rows(together, *parts, width=len(spreads) + 1)
     if absent is None:
@@ -98,10 +102,7 @@ def squared_etas(leak: Any, spreads: Vector, label: tuple[float, float] = (np.na
     why = share_unknown(information, leak._noise)
     if why is not None:
         raise UnsupportedModelError(f"The share of a value that is revealed is not known here: {why}.")
-    found = [
-        _means(each.jacobian, _moving(each), leak.attributes, spreads, label, leak._absent)
-        for each in information.releases
-    ]
+    found = [_means(leak, each.jacobian, _moving(each), spreads, label) for each in information.releases]
     parts = [each.squares for each in found], [each.by_shape for each in found if each.by_shape is not None]
     return tuple(
         map_rows(lambda *each: sum(each[1:], start=each[0]), *some, width=len(spreads) + 1) for some in parts if some
@@ -116,29 +117,94 @@ def _moving(release: Release) -> MovingNoise | None:
 
 
 def _means(
-    jacobian: Jacobian,
-    noise: MovingNoise | None,
-    names: list[str],
-    spreads: Vector,
-    label: tuple[float, float],
-    absent: Array | None,
+    leak: Any, jacobian: Jacobian, noise: MovingNoise | None, spreads: Vector, label: tuple[float, float]
 ) -> Means:
+    names, absent = leak.attributes, leak._absent
     own = {attribute.name: attribute for attribute in jacobian.attributes}
     gone = np.zeros((1, len(names)), dtype=bool) if absent is None else np.asarray(host(absent))
     attributes = tuple(_where_there(own[name], gone[:, j]) for j, name in enumerate(names))
     known = np.array([_moves_evenly(attribute, jacobian.folding) for attribute in attributes])
+    asked = np.where(known, spreads, np.nan)
+    showing = _showing(attributes)
+    places, centres, values = _values_of(leak, attributes, np.isfinite(asked) & ~_plain(attributes, showing), gone)
+    # behind steps that mix columns, a feature does not show the value of any of them
+    shown = [places[j] >= 0 or _agree(jacobian.X, attribute, showing[j]) for j, attribute in enumerate(attributes)]
+    asked = np.where(shown, asked, np.nan)
+    pairs = zip(attributes, showing, strict=True)
+    features = np.array([(*own, *each.columns)[0] for each, own in pairs], dtype=np.int64)
+    centres = np.where(places >= 0, centres, _centres(jacobian.X, features, absent))
     centre, spread = label
     if jacobian.several or not _takes_any_label(jacobian):
         spread = np.nan
-    beliefs = Beliefs(
-        attributes, np.where(known, spreads, np.nan), _centres(jacobian.X, attributes, absent), spread, centre
-    )
+    beliefs = Beliefs(attributes, asked, centres, features, places, values, spread, centre)
     return means_over(jacobian, beliefs, noise)
+
+
+def _showing(attributes: Sequence[Attribute]) -> list[NDArray[np.int64]]:
+    """Features that each attribute moves and no other does, the one that it moves most first."""
+    moved = [(np.asarray(each.columns), _sizes(each)) for each in attributes]
+    width = 1 + max((int(columns.max()) for columns, _ in moved), default=0)
+    feeding = np.zeros(width, dtype=np.int64)
+    for columns, sizes in moved:
+        feeding[columns] += sizes > 0
+    own = [np.flatnonzero((feeding[columns] == 1) & (sizes > 0)) for columns, sizes in moved]
+    order = [places[np.argsort(-sizes[places], kind="stable")] for places, (_, sizes) in zip(own, moved, strict=True)]
+    return [columns[places] for places, (columns, _) in zip(order, moved, strict=True)]
+
+
+def _plain(attributes: Sequence[Attribute], showing: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Which attributes are features as they are."""
+    pairs = zip(attributes, showing, strict=True)
+    return np.array([each.directions is None and own.size == len(each.columns) for each, own in pairs], dtype=bool)
+
+
+def _agree(X: Array, attribute: Attribute, showing: NDArray[np.int64]) -> bool:
+    """Whether there are features that show a value, and all of these show the same, but for a constant."""
+    if showing.size < 2 or attribute.size > 1 or attribute.curved:
+        return bool(showing.size)
+    places = [attribute.columns.index(j) for j in showing]
+    along = np.ones(showing.size) if attribute.directions is None else np.asarray(attribute.directions)[places, 0]
+
+    def block(X: Array) -> Sums:
+        values = np.asarray(host(as_real(X, namespace(X))), dtype=np.float64)[:, showing] / along
+        apart = values[:, 1:] - values[:, :1]
+        return apart.max(axis=0), -apart.min(axis=0), np.abs(values).max(axis=0)
+
+    high, low, size = sum_rows(block, X, join=lambda a, b: tuple(map(np.maximum, a, b)))
+    return bool((high + low <= SAME * (size[1:] + size[0])).all())
+
+
+def _sizes(attribute: Attribute) -> Vector:
+    """How far each of its features moves with it, in any row."""
+    if attribute.directions is None:
+        return np.ones(len(attribute.columns))
+    directions = np.abs(attribute.directions)
+    return np.asarray(directions.max(axis=(*range(directions.ndim - 2), -1), initial=0.0))
+
+
+def _values_of(
+    leak: Any, attributes: Sequence[Attribute], asked: NDArray[np.bool_], gone: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Vector, Vector | None]:
+    """Values of attributes that are columns of the table: places in the third, or -1, and means; filled cells have the mean."""
+    places, centres = np.full(len(attributes), -1, dtype=np.int64), np.zeros(len(attributes))
+    found: list[Vector] = []
+    table = leak._table
+    for j in np.flatnonzero(asked) if leak._raw and not table.lazy else ():
+        attribute = attributes[j]
+        column = table.names.index(attribute.name)
+        if attribute.coded or not table.holds_numbers(column):
+            continue
+        values = table.numbers(column)
+        there = ~(np.isnan(values) | gone[:, j])
+        centres[j] = values[there].mean() if there.any() else 0.0
+        places[j] = len(found)
+        found.append(np.where(there, values, centres[j]))
+    return places, centres, np.column_stack(found) if found else None
 
 
 def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
     """With one direction for all rows, where only cells that an imputer filled have another, which is zero."""
-    if not attribute.curved or not gone.any() or gone.all():
+    if not attribute.affine or not attribute.curved or not gone.any() or gone.all():
         return attribute
     moves = np.asarray(attribute.directions)[~gone]
     return replace(attribute, directions=moves[0]) if (moves == moves[:1]).all() else attribute
@@ -146,7 +212,12 @@ def _where_there(attribute: Attribute, gone: NDArray[np.bool_]) -> Attribute:
 
 def _moves_evenly(attribute: Attribute, folding: Any) -> bool:
     """Whether features are affine in the attribute, and at most one of its scales moves."""
-    return attribute.size == 1 and not attribute.curved and (folding is None or len(attribute.columns) == 1)
+    return (
+        attribute.size == 1
+        and attribute.affine
+        and not attribute.curved
+        and (folding is None or len(attribute.columns) == 1)
+    )
 
 
 def _takes_any_label(jacobian: Jacobian) -> bool:
@@ -155,9 +226,8 @@ def _takes_any_label(jacobian: Jacobian) -> bool:
     return loss.quadratic or (loss.traits is not None and not loss.traits.by_label)
 
 
-def _centres(X: Array, attributes: tuple[Attribute, ...], absent: Array | None) -> Vector:
-    """Means of the first feature of each attribute, of the values that are there."""
-    columns = np.array([attribute.columns[0] for attribute in attributes], dtype=np.int64)
+def _centres(X: Array, columns: NDArray[np.int64], absent: Array | None) -> Vector:
+    """Means of a feature of each attribute, of the values that are there."""
 
     def block(X: Array, gone: Array | None = None) -> Sums:
         x = np.asarray(host(as_real(X, namespace(X))), dtype=np.float64)[:, columns]

@@ -374,7 +374,8 @@ def _people_enough(trained: Trained, asked: AnyRecordLimit) -> str:
     times = copies_enough(*_in_levels(trained, asked.bounds), asked.rows_per_person)
     if times is None:
         return ""
-    return f"{times * people.count:,} people like these would not be refused at `l2={trained.l2:g}`; there are {people.count:,}."
+    enough = times * people.count
+    return f"{enough:,} people like these would not be refused at `l2={trained.l2:g}`; there are {people.count:,}."
 
 
 def least_admitted(trained: Trained, settings: Settings, asked: AnyRecordLimit) -> tuple[float, Json]:

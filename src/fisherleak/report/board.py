@@ -194,7 +194,7 @@ def _rule(rule: StatedRule, units: str, target: str, one: str) -> BoardRule:
         own = OF_MODEL[what].format(one=one) + units + ("" if rule.delta is None else f", at delta {rule.delta:g}")
     limit = f"{100 * rule.limit:.6g} %" if key in SHARES else f"{rule.limit:.6g}".replace("-", MINUS)
     limit = f"± {limit}" if key == "min_error" else limit
-    words = ("at least", "below") if key in ("min", "min_error") else ("at most", "above")
+    words = ("at least", "below") if key == "min" or key.startswith("min_") else ("at most", "above")
     return BoardRule(own, f"{words[not rule.passed]} {limit}".replace(" ", NO_BREAK), rule.passed)
 
 

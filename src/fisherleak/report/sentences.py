@@ -14,10 +14,9 @@ from fisherleak._support.numbers import (
     share,
     signed_percent,
 )
-from fisherleak.auditing.policy.policy import DELTA
 from fisherleak.auditing.report_summary import AttackResult, Diagnostics, Group, MembershipFound, Summary
-from fisherleak.bounds import epsilon
 from fisherleak.report.words import Word
+from fisherleak.training.defaults import DELTA
 
 NOT_PROMISED: tuple[Word, ...] = (
     Word(
@@ -86,6 +85,8 @@ def membership_sentence(found: MembershipFound, one: str = "row") -> str:
 
 def _epsilon(found: MembershipFound, one: str) -> str:
     """The same for readers who know differential privacy, where there is a mu."""
+    from fisherleak.bounds import epsilon  # it needs NumPy
+
     mu = found.rows[0].mu
     if found.kind != "mu" or mu is None:
         return ""

@@ -6,6 +6,8 @@ DEFAULT_L2 = 1e-2
 """Penalty per row on standardised coefficients."""
 DRAWS = 100
 """Noisy copies behind each point of utility."""
+DELTA = 1e-5
+"""At which an epsilon is said."""
 EVEN_ODDS = 0.5
 """The standard deviation of one of two values at even odds, as a part of their distance."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ pytest.importorskip("pyarrow")
 
 from fisherleak import InvalidInputError
 from fisherleak.auditing import Settings
+from fisherleak.auditing.policy import policy as policies
 from fisherleak.auditing.policy.applied_rules import AppliedRules, apply_policy
 from fisherleak.auditing.policy.policy import SECTIONS, policy_of, read_policy
 from fisherleak.auditing.records import Plan
 from fisherleak.leakage.shares import share_of
 from fisherleak.tables import Choices, design_of, from_frame
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -55,9 +59,27 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_example_is_a_policy() -> None:
-    example = read_policy(Path(__file__).parents[3] / "examples" / "policy.toml")
+    example = read_policy(ROOT / "examples" / "policy.toml")
     assert set(example.sections) <= set(SECTIONS)
     assert len(example.sha256) == 64
+
+
+KNOWN = {**SECTIONS, "columns.NAME": policies.COLUMN, 'columns."*"': policies.EVERY_COLUMN}
+"""Every section as a policy's author writes it, with its keys."""
+del KNOWN["columns"]
+
+
+def test_the_page_and_the_docstring_have_every_section_and_key() -> None:
+    """A new key, or section, of ``SECTIONS`` is missed in both until it is written there, and one that is gone is too much."""
+    listed = re.findall(r"^ *\[(\S+)\]([^(\n]*(?:\n {10,}[^(\n]*)*)", policies.__doc__ or "", re.MULTILINE)
+    page = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `\[(\S+)\]` \| (.*) \|$", page, re.MULTILINE))
+    assert {section: set(re.findall(r"[a-z_]+", keys)) for section, keys in listed} == {
+        section: set(keys) for section, keys in KNOWN.items()
+    }
+    said = {section: set(re.findall(r"(?<!})`([a-z_]+)(?: = true)?`", words)) for section, words in rows.items()}
+    said["label"] |= {key for key in said["columns.NAME"] if key.startswith(("min_", "max_"))}  # "the same four rules"
+    assert said == {section: set(keys) for section, keys in KNOWN.items()}
 
 
 def test_settings_are_no_limits() -> None:

@@ -197,6 +197,26 @@ def test_the_error_of_the_squared_loss_counts_collinear_columns() -> None:
         assert error <= 20 * found.error[i]
 
 
+def test_the_last_label_of_its_kind_is_told_by_output() -> None:
+    """Of two labels only the second has one row alone on a side: that row is named, and without it the attack is on all others."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 2)), (rng.random((40, 2)) < 0.5) * 1.0
+    Y[:, 1] = np.arange(40) == 7
+    fit = fl.minimise(X, Y, cases.yes_or_no(2), 1e-2, None, True)
+    with pytest.raises(fl.SeparableClassesError, match=r"in row 7 there is .* no other row has a label on that side"):
+        fl.attacks.WhiteBox(fit, X, Y, attribute=("label", 1)).against(fl.Gaussian(1.0))
+    others = np.flatnonzero(np.arange(40) != 7)
+    assert fl.attacks.WhiteBox(fit, X, Y, attribute=("label", 1), rows=others).against(fl.Gaussian(1.0)).accuracy > 0.5
+    changed = Y[others[:5]].copy()
+    changed[:, 1] = 1.0
+    found = moves(fit, X, Y, others[:5], labels=changed)
+    for k, row in enumerate(others[:5].tolist()):
+        other = Y.copy()
+        other[row, 1] = 1.0
+        refit = fl.minimise(X, other, cases.yes_or_no(2), 1e-2, None, True)
+        np.testing.assert_allclose(found.values[k], refit.theta - fit.theta, rtol=1e-6, atol=1e-9)
+
+
 def classes(
     K: int, n: int, d: int, seed: int = 0, weighted: bool = False
 ) -> tuple[cases.Vector, NDArray[np.int64], cases.Vector | None]:

@@ -234,6 +234,41 @@ def test_the_only_row_of_a_class_of_several_tells_for_certain_beside_an_intercep
     assert np.isfinite(held).all()
 
 
+def test_several_yes_or_no_labels_move_as_refits_do() -> None:
+    X, _ = people(40, 2, 2)
+    Y = (np.random.default_rng(1).random((40, 2)) < 0.4) * 1.0
+    given: dict[str, Any] = {"loss": cases.yes_or_no(2), "intercept": True}
+    found = fl.measure(fl.minimise(X, Y, l2=1e-2, **given), X, Y).membership(1e-8)
+    np.testing.assert_allclose(found, refits(X, Y, None, 1.0, **given), rtol=1e-7)
+
+
+def test_the_only_row_with_a_label_of_one_output_tells_for_certain_beside_an_intercept() -> None:
+    X, _ = people(40, 2, 2)
+    Y = (np.random.default_rng(1).random((40, 2)) < 0.4) * 1.0
+    Y[:, 1] = 0.0
+    Y[[7, 9], 1] = 1.0
+    Y[:, 0] = np.where(np.arange(40) == 11, 0.0, 1.0)
+    weights = np.where(np.arange(40) == 9, 0.0, 1.0)
+    loss = cases.yes_or_no(2)
+    leak = fl.measure(fl.minimise(X, Y, loss, 1e-2, weights, True), X, Y)
+    assert np.flatnonzero(np.isinf(leak.membership(1e-8))).tolist() == [7, 11]
+    sets = [np.array([7, 8, 9]), np.array([11, 3]), np.array([9, 3]), np.array([1, 2, 4])]
+    lost = np.isinf(removal_norms(leak._information.releases[0].jacobian, 1e-6, sets=sets))
+    assert lost.tolist() == [True, True, False, False]
+    # without an intercept there is a model without either
+    assert np.isfinite(fl.measure(fl.minimise(X, Y, loss, 1e-2, weights), X, Y).membership(1e-8)).all()
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_without_an_intercept_and_a_penalty_the_only_row_of_a_class_tells_as_much_as_columns_do(positive: bool) -> None:
+    """Scores of a class that nobody has fall for ever only where one move of its coefficients lowers them in every row."""
+    X, y = people(60, 2, 2)
+    y[7] = 2
+    X = np.abs(X) + 0.1 if positive else X - X.mean(axis=0)
+    found = fl.measure(fl.minimise(X, y, loss="softmax"), X, y).membership(1e-8)
+    assert np.flatnonzero(np.isinf(found)).tolist() == [7] * positive
+
+
 def test_a_row_without_weight_was_never_there() -> None:
     X, y = people(60, 2, 3)
     weights = np.ones(60)

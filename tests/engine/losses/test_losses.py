@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cases
 import fisherleak as fl
-from fisherleak.engine.losses import OF_SEVERAL, Loss
+from fisherleak.engine.losses import OF_SEVERAL, Loss, check_quadratic
 from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST, SOFTMAX
 
 SEVERAL = [*OF_SEVERAL.values(), CLASS_TARGETS, ONE_AGAINST_REST]
@@ -168,6 +169,50 @@ def test_a_label_derivative_that_is_not_that_of_every_row_is_refused(c: Any) -> 
     fit = fl.minimise(X, Y, loss=both, l2=0.1)
     with pytest.raises(fl.UnsupportedModelError, match="correct c, or fit each output by itself"):
         fl.measure(fit, X, Y, fl.Gaussian(1.0))
+
+
+OWN = [(loss, 1) for loss in fl.LOSSES.values()] + [(loss, 3) for loss in SEVERAL]
+
+
+@pytest.mark.parametrize(("loss", "K"), OWN, ids=lambda given: getattr(given, "name", given))
+def test_what_is_said_to_be_quadratic_is_and_nothing_else(loss: Loss, K: int) -> None:
+    """Curvature and label derivative at random predictors and labels, and the check that a copy from outside passes or fails."""
+    rng = np.random.default_rng(0)
+    z = 3.0 * rng.normal(size=(50, K) if loss.several else 50)
+    y = _labels(loss, 50, K) if loss.several else rng.choice(LABELS[loss.name], 50)
+    same = all(np.ptp(found, axis=0).max() < 1e-12 for found in (loss.a(z, y), loss.c(z, y)))
+    assert loss.quadratic == same
+    copy = dataclasses.replace(loss, name="own", quadratic=True)
+    if loss.quadratic:
+        check_quadratic(copy, K, z)
+    else:
+        with pytest.raises(
+            fl.UnsupportedModelError, match=r"quadratic=True of the loss 'own' .*: leave quadratic out\.$"
+        ):
+            check_quadratic(copy, K, z)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_a_loss_that_is_not_quadratic_cannot_say_so(K: int) -> None:
+    """One Newton step is no minimum: etas and membership were too small."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    Y = (np.random.default_rng(1).random((60, 2)) < 0.5) * 1.0
+    plain = dataclasses.replace(fl.LOSSES["logistic"], name="own") if K == 1 else cases.yes_or_no(2)
+    y, own = Y[:, 0] if K == 1 else Y, dataclasses.replace(plain, quadratic=True)
+    with pytest.raises(fl.UnsupportedModelError, match="its a is not: leave quadratic out"):
+        fl.minimise(X, y, own, l2=1e-2)
+    renamed = dataclasses.replace(fl.minimise(X, y, plain, l2=1e-2), loss=own)
+    with pytest.raises(fl.UnsupportedModelError, match="its a is not: leave quadratic out"):
+        fl.measure(renamed, X, y, fl.Gaussian(1.0))
+
+
+def test_a_label_derivative_that_depends_on_labels_is_not_quadratic() -> None:
+    own = dataclasses.replace(fl.LOSSES["squared"], name="own", c=lambda z, y: -1.0 - y)
+    with pytest.raises(fl.UnsupportedModelError, match="its c is not: leave quadratic out"):
+        check_quadratic(own, 1, np.ones(1))
+    # labels that are none of those that are tried
+    far = dataclasses.replace(fl.LOSSES["squared"], name="own", labels=fl.Labels("above 1000", lambda y: y > 1000))
+    check_quadratic(far, 1, np.ones(1))
 
 
 @pytest.mark.parametrize("name", EVERY_LOSS)

@@ -217,7 +217,7 @@ def test_no_record_of_a_declared_category_that_nobody_has_is_above_the_limit() -
     for age in ENDS["age"]:
         for label in (0, 1):
             other, labels = own.copy(), np.array(LABELS["logistic"])
-            other.loc[0], labels[0] = [age, "x"], label
+            other.loc[0, "age"], other.loc[0, "sex"], labels[0] = age, "x", label
             refitted = clone(model).fit(other, labels)
             assert fl.measure(refitted, other, labels, noise, public="nothing").per_example()[0] <= 1.0
 

@@ -52,7 +52,6 @@ ABOUT_VALUES = ("columns", "label", "attacks", "membership")
 """Sections that names of categories in a release could break at any noise."""
 
 
-CLOSE = 1e-9
 """Part of a step's slope that rounding explains."""
 
 
@@ -200,15 +199,11 @@ def _refuse_curved(policy: Policy, model: Any, leak: Leakage) -> None:
                     "and etas say nothing of changes beyond the clip. Fit with clip=False, or leave policy out."
                 )
             key = next((key for key in OF_UNITS if key in policy.limits_on(attribute.name)), None)
-            # an affine step moves all rows alike, and those without a value not at all
-            if (
-                key is not None
-                and np.ptp(directions[known], axis=0).max(initial=0.0) > CLOSE * np.abs(directions).max()
-            ):
+            if key is not None and not attribute.affine:
                 raise InvalidInputError(
                     f"The policy '{policy.source}' limits {key} of '{attribute.name}', in which a step of the model is not "
                     "affine: etas are about small changes, and say nothing of values farther apart. Use affine steps such as "
-                    "StandardScaler, or leave policy out."
+                    "StandardScaler, clip=False for a scaler that clips, or leave policy out."
                 )
 
 

@@ -38,7 +38,7 @@ from fisherleak.auditing.exposure.revealed import (
 from fisherleak.auditing.policy.applied_rules import AppliedRules, yardsticks_at
 from fisherleak.auditing.policy.judged import judged_table
 from fisherleak.auditing.policy.policy import Advice, Choice, Rule
-from fisherleak.auditing.policy.rules import judge, without_release
+from fisherleak.auditing.policy.rules import GUESSED, judge, without_release
 from fisherleak.auditing.records import Attacked, Audit, NoiseChoice, Plan, Price
 from fisherleak.engine.changes.removal import EXACT
 from fisherleak.engine.noise import Noise
@@ -351,6 +351,13 @@ def passing_noise(again: Again) -> Advice:
         return Advice(
             None,
             f"No noise makes every rule pass: {_listed(lasting)} needs something else. Run the audit as the policy requires.",
+        )
+    guessed = [rule.name for rule in failed if GUESSED in rule.words]
+    if guessed:
+        return Advice(
+            None,
+            "No noise makes every rule pass, since guesses without the release are correct more often than they allow: "
+            f"{_listed(guessed)}. Limit max_gain under [attacks] instead.",
         )
     membership, ruled = again.audit.membership, any(rule.name.startswith("membership.") for rule in failed)
     if ruled and membership.recognised:

@@ -148,11 +148,18 @@ def check_settled(policy: Policy, design: Design, ruled: Collection[str]) -> Non
             f"Without {whose} other last rows might be taken for totals and left out, or none. No rule of the policy "
             f"'{policy.source}' counts that: take the total out of the table, or keep all rows with `keep_total=True`."
         )
+    if design.left_out_before is not None and (member or others):
+        gone, other = design.left_out_before
+        raise InvalidInputError(
+            f"Rows that lack {', '.join(map(repr, gone))} were left out before it was known that the model does not use such a "
+            f"column. Without {whose} the remaining rows might give '{other}' another use, which a release shows. No rule of "
+            f"the policy '{policy.source}' counts that: give `drop={[*gone]!r}`."
+        )
     categories = {column.name for column in design.columns if column.kind == "category"}
     for name, what in design.unsettled.items() if member or others else ():
         if what == "use" and name in categories and design.people is None and not others:
             continue  # rows that decide it are recognised
-        if name in stated and what != "cells" and not member:
+        if name in stated and what not in ("cells", "levels") and not member:
             continue  # with another kind than the policy states nothing is checked
         if name == target:
             raise InvalidInputError(

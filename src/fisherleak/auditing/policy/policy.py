@@ -89,8 +89,6 @@ class Advice:
 EVERY = "*"
 MEASURED_BY = ("spread", "kind", "delta")
 """Keys that say how something is measured, and limit nothing."""
-DELTA = 1e-5
-"""At which a limit on epsilon is checked, where the policy has no other."""
 LARGEST_FILE = 1_000_000
 MOST_DOTS = 100
 """In a line of the file: keys of very many parts would be read for minutes."""

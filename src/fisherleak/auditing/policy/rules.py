@@ -19,11 +19,12 @@ from fisherleak._support.numbers import number, number_at_most
 from fisherleak.attacks import Outcome
 from fisherleak.auditing.exposure.revealed import exposure_at
 from fisherleak.auditing.policy.applied_rules import AppliedRules, ColumnLimit
-from fisherleak.auditing.policy.policy import DELTA, MEASURED_BY, SECTIONS, Policy, Rule
+from fisherleak.auditing.policy.policy import MEASURED_BY, SECTIONS, Policy, Rule
 from fisherleak.auditing.records import INFORMED, WITH_PRIOR, Attacked
 from fisherleak.bounds import mu_of_epsilon
 from fisherleak.errors import InvalidInputError
 from fisherleak.leakage.shares import share_of
+from fisherleak.training.defaults import DELTA
 
 if TYPE_CHECKING:
     from fisherleak.auditing.policy.judged import Judged, JudgedMembership, JudgedValue
@@ -49,6 +50,10 @@ FARTHER = 2.0
 JUDGED_OF_VALUES = ("max_revealed", "min_error", "max_eta", "max_attack")
 """Their rules that a function here judges."""
 NOT_JUDGED = "The rule {} of the policy '{}' cannot be checked. Leave it out."
+GUESSED = (
+    "No noise makes this rule pass, since guesses without the release are correct more often: max_gain under [attacks] limits "
+    "what the release adds."
+)
 NOT_KNOWN = "is not known for noise whose covariance follows from the table's rows: release with `shape='isotropic'`."
 
 
@@ -335,14 +340,16 @@ def _attack(audit: Judged, rule: str, limit: float, column: str) -> Rule:
     why = _not_attacked(audit, column)
     if why:
         return Rule(rule, limit, None, False, why)
-    seeing = _of(audit.attacked, column, False)
-    best = max(seeing, key=lambda o: _rate(audit, o))
-    value = _rate(audit, best)
+    best = max(_of(audit.attacked, column, False), key=lambda o: _rate(audit, o))
+    seen, blind = _rate(audit, best), max(_blind(part) for part in audit.attacked.parts(column))
     words = (
-        f"The best attacker on '{column}' is correct {number(100 * value)} % of the time{_sampled(audit, best)}, "
-        f"{number(100 * float(best.baseline))} % without the release; limit {100 * limit:g} %{audit.fixed_scale}."
+        f"The best attacker on '{column}' is correct {number(100 * seen)} % of the time{_sampled(audit, best)}, "
+        f"{number(100 * blind)} % without the release; limit {100 * limit:g} %{audit.fixed_scale}."
     )
-    return Rule(rule, limit, value, all(_rate(audit, o) <= limit for o in seeing), words)
+    if blind > limit:
+        words += f" {GUESSED}"
+    value = max(seen, blind)  # who sees the release can ignore it
+    return Rule(rule, limit, value, value <= limit, words)
 
 
 def _utility(policy: Policy, audit: Judged) -> Iterator[Rule]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fisherleak.auditing.policy.policy import DELTA, EVERY, MEASURED_BY, Policy, Rule
+from fisherleak.auditing.policy.policy import EVERY, MEASURED_BY, Policy, Rule
 from fisherleak.auditing.records import Plan
 from fisherleak.auditing.report_summary import StatedRule
+from fisherleak.training.defaults import DELTA
 from fisherleak.training.trained_model import Settings
 
 

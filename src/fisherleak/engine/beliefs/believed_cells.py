@@ -233,16 +233,27 @@ def _bound(shared: Shared, step: _Step, near: _Near, a1: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What is believed of each attribute beforehand, a normal law each, and of the label; small arrays only.
+    """What is believed of each attribute beforehand, a normal law each, and of the label.
 
-    ``spreads`` are in the attributes' units, ``centres`` in those of the first feature that each feeds; NaN where not asked.
+    ``spreads`` are in the attributes' units; NaN where not asked. A value is in ``values`` at its place in ``places``. Where
+    that is negative, it is what the one of ``features`` shows, which no other attribute feeds. ``centres`` are as the values.
     """
 
     attributes: tuple[Attribute, ...]
     spreads: Vector
     centres: Vector
+    features: NDArray[np.int64]
+    places: NDArray[np.int64]
+    values: Vector | None = None
+    """(n, values)."""
     label_spread: float = np.nan
     label_centre: float = np.nan
+
+    def offsets(self, X: Vector, values: Vector | None, asked: NDArray[np.int64], along: Vector) -> Vector:
+        """How far the centres of some attributes are from their values in some rows, (b, k), by what a feature moves by."""
+        centres, places = self.centres[asked], self.places[asked]
+        shown = (centres - X[:, self.features[asked]]) / np.where(along == 0, 1.0, along)
+        return shown if values is None else np.where(places < 0, shown, centres - values[:, places])
 
 
 def directions(jacobian: Jacobian, attributes: Sequence[Attribute]) -> Vector:
@@ -282,10 +293,10 @@ def cell_maker(
 
     Last what noise whose covariance moves needs of the same cells; None for other noise.
     """
-    fit, folding, centres = jacobian.fit, jacobian.folding, beliefs.centres[asked]
+    fit, folding = jacobian.fit, jacobian.folding
     some = [beliefs.attributes[j] for j in asked]
     E = directions(jacobian, some) if some else np.zeros((int(jacobian.theta.shape[0]), 0))
-    columns = np.array([attribute.columns[0] for attribute in some], dtype=np.int64)
+    columns = beliefs.features[asked]
     along = E[columns, np.arange(len(some))]
     theta, B = (np.asarray(host(each)) for each in (jacobian.theta, jacobian.B))
     inverse = np.zeros_like(B) if jacobian.gradient else np.asarray(host(fit.factor.inverse()))
@@ -298,7 +309,9 @@ def cell_maker(
     intercept, centre = fit.intercept is not None, None if fit.centre is None else np.asarray(host(fit.centre))
     directed = None if noise is None else (noise, E)  # E is as large as the Hessian, and kept for this alone
 
-    def block(X: Array, y: Array, weights: Array | None) -> tuple[Cells, Vector, Cells, Moving | None]:
+    def block(
+        X: Array, y: Array, weights: Array | None, values: Vector | None = None
+    ) -> tuple[Cells, Vector, Cells, Moving | None]:
         X, y = np.asarray(host(X), dtype=np.float64), np.asarray(host(y), dtype=np.float64)
         omega = None if weights is None else np.asarray(host(weights))
         x = np.asarray(with_constant(X, intercept, centre))
@@ -314,7 +327,7 @@ def cell_maker(
         alone = [part for a, _, _ in pairs for part in (a[:, None], np.zeros((1, 1)), np.zeros((1, 1)))]
         labels: list[Any] = [*row, np.zeros((1, 1)), *alone]
         moving = None if directed is None else (directed[0], directed[0].cells(x, directed[1], one, moved))
-        return Cells(*every), (centres - X[:, columns]) / along, Cells(*labels), moving
+        return Cells(*every), beliefs.offsets(X, values, asked, along), Cells(*labels), moving
 
     return block
 

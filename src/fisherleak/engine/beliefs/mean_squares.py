@@ -80,11 +80,12 @@ def means_over(jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None =
     width = len(beliefs.attributes) + 1
     most = max(FEWEST_ROWS, NEAREST // width)
     known = None if jacobian.several else _CellNumbers.of(jacobian, beliefs, noise)
-    squares = map_rows(_block_means(beliefs, known), *jacobian.arrays, most=most, width=width)
+    arrays = (*jacobian.arrays, beliefs.values)
+    squares = map_rows(_block_means(beliefs, known), *arrays, most=most, width=width)
     by_shape = None
     if noise is not None:
         assert known is not None
-        by_shape = map_rows(_block_by_shape(beliefs, noise, known), *jacobian.arrays, most=most, width=width)
+        by_shape = map_rows(_block_by_shape(beliefs, noise, known), *arrays, most=most, width=width)
     if known is not None and (jacobian.fit.loss.quadratic or jacobian.gradient or is_lazy(squares)):
         return Means(squares, None, by_shape)
     return replace(_refined(jacobian, beliefs, np.array(host(squares)), noise, known), by_shape=by_shape)
@@ -107,14 +108,14 @@ def _block_means(beliefs: Beliefs, known: _CellNumbers | None) -> Callable[..., 
     """A function from a block of rows, labels and weights to the means, or to bounds, (b, attributes + 1)."""
     spreads = beliefs.spreads[np.isfinite(beliefs.spreads)]
     if known is None:
-        return lambda X, y, weights: _placed(X, beliefs, np.inf)
+        return lambda X, y, weights, values: _placed(X, beliefs, np.inf)
     shared = known.shared
 
-    def block(X: Array, y: Array, weights: Array | None) -> Array:
-        cells, start, label, own = known.cells(X, y, weights)
-        values = _of_values(shared, cells, start, spreads, own) if spreads.size else np.inf
+    def block(X: Array, y: Array, weights: Array | None, values: Vector | None) -> Array:
+        cells, start, label, own = known.cells(X, y, weights, values)
+        found = _of_values(shared, cells, start, spreads, own) if spreads.size else np.inf
         last = _of_labels(shared, label, beliefs, own) if np.isfinite(beliefs.label_spread) else np.nan
-        return _placed(X, beliefs, values, last)
+        return _placed(X, beliefs, found, last)
 
     return block
 
@@ -126,11 +127,11 @@ def _block_by_shape(beliefs: Beliefs, noise: MovingNoise, known: _CellNumbers) -
     def at(some: tuple[Cells, ...], t: Vector) -> Vector:
         return noise.second(some[0], t)
 
-    def block(X: Array, y: Array, weights: Array | None) -> Array:
-        _, start, _, own = known.cells(X, y, weights)
+    def block(X: Array, y: Array, weights: Array | None, values: Vector | None) -> Array:
+        _, start, _, own = known.cells(X, y, weights, values)
         assert own is not None
-        values = _by_poles(at, (own[1],), own[1].omega, start, spreads, rule) if spreads.size else np.inf
-        return _placed(X, beliefs, values, 0.0)
+        found = _by_poles(at, (own[1],), own[1].omega, start, spreads, rule) if spreads.size else np.inf
+        return _placed(X, beliefs, found, 0.0)
 
     return block
 
@@ -271,10 +272,8 @@ def _patch(jacobian: Jacobian, refits: _Refits, squares: Vector, known: _CellNum
         return
     # those that are open, as many as fit: each takes refits of all rows
     rows = np.flatnonzero(np.isinf(squares[:, asked]).any(axis=1))[: max(1, HELD // asked.size)]
-    X, y, weights = (None if each is None else np.asarray(host(each))[rows] for each in jacobian.arrays)
-    assert X is not None
-    assert y is not None
-    cells, start, _, moving = known.cells(X, y, weights)
+    arrays = (*jacobian.arrays, beliefs.values)
+    cells, start, _, moving = known.cells(*(None if each is None else np.asarray(host(each))[rows] for each in arrays))
     i, k = np.nonzero(np.isinf(squares[np.ix_(rows, asked)]) & ~_narrow(shared, cells, beliefs.spreads[asked], moving))
     some, places, weight = cells.take((i, k), start.shape), *even_nodes(STEP, NEAR)
     own = None if moving is None else moving[1].take((i, k), start.shape)
@@ -310,22 +309,19 @@ class _Refits:
 
     paths: Paths
     beliefs: Beliefs
-    columns: NDArray[np.int64]
     speeds: Vector
-    """How fast the first feature of each moves."""
+    """How fast the feature of each moves."""
 
     @classmethod
     def of(cls, jacobian: Jacobian, beliefs: Beliefs, noise: MovingNoise | None) -> _Refits:
         plain = [
-            a if np.isfinite(s) else Attribute(a.name, [a.columns[0]])
-            for a, s in zip(beliefs.attributes, beliefs.spreads, strict=True)
+            a if np.isfinite(s) else Attribute(a.name, [j])
+            for a, s, j in zip(beliefs.attributes, beliefs.spreads, beliefs.features, strict=True)
         ]
-        columns = np.array([attribute.columns[0] for attribute in plain], dtype=np.int64)
         E = directions(jacobian, plain)
         # and one more, of labels: no value moves
-        return cls(
-            Paths(jacobian, np.pad(E.T, ((0, 1), (0, 0))), noise), beliefs, columns, E[columns, np.arange(columns.size)]
-        )
+        paths = Paths(jacobian, np.pad(E.T, ((0, 1), (0, 0))), noise)
+        return cls(paths, beliefs, E[beliefs.features, np.arange(len(plain))])
 
     def means(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> tuple[Vector, int]:
         """Of the values (or labels) j of the rows i: NaN where refits did not settle; and the work that it took."""
@@ -352,7 +348,7 @@ class _Refits:
 
     def _width(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> Vector:
         """Distance of the poles of a quadratic loss of the same curvature, in spreads, not above 1."""
-        value, L = j < len(self.columns), self.paths.loss.outputs
+        value, L = j < len(self.speeds), self.paths.loss.outputs
         e = self.paths.directions[np.where(value, j, 0)]
         inverse = self.paths.inverse[: e.shape[1], : e.shape[1]] if L > 1 else self.paths.inverse
         curvature = np.asarray(
@@ -366,15 +362,17 @@ class _Refits:
 
     def places(self, i: NDArray[np.int64], j: NDArray[np.int64], where: Vector) -> PathPlaces:
         beliefs, jacobian = self.beliefs, self.paths.jacobian
-        value = j < len(self.columns)
+        value = j < len(self.speeds)
         own, (rows, row) = np.where(value, j, 0), np.unique(i, return_inverse=True)
         X = np.asarray(host(jacobian.X))[rows]
         weights = None if jacobian.fit.sample_weight is None else np.asarray(host(jacobian.fit.sample_weight))[rows]
-        pairs = folded(jacobian.folding, jacobian.fit, X, weights, self.columns, self.speeds)
+        X = X.astype(np.float64)
+        values = None if beliefs.values is None else beliefs.values[rows]
+        pairs = folded(jacobian.folding, jacobian.fit, X, weights, beliefs.features, self.speeds)
         linear, square = (np.where(value, each[row, own], 0.0) for each in pairs)
-        x = X[row, self.columns[own]].astype(np.float64)
-        t = np.where(value, (beliefs.centres[own] - x) / self.speeds[own] + where * beliefs.spreads[own], 0.0)
-        along = np.where(value, j, len(self.columns))
+        start = beliefs.offsets(X, values, np.arange(len(self.speeds)), self.speeds)[row, own]
+        t = np.where(value, start + where * beliefs.spreads[own], 0.0)
+        along = np.where(value, j, len(self.speeds))
         if jacobian.several or value.all():
             return PathPlaces(i, along, t, linear, square)
         y = np.where(value, self.paths.y[i], beliefs.label_centre + where * beliefs.label_spread)

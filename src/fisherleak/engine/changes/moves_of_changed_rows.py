@@ -35,9 +35,7 @@ from fisherleak.engine.changes.changed_rows import (
     times_rows,
 )
 from fisherleak.engine.changes.gradient_beyond_hessian import Expansion
-from fisherleak.engine.changes.starting_fit import AT_ONCE, CLOSE, FAR, StartingFit, gradients_at
-from fisherleak.engine.losses import Loss
-from fisherleak.engine.losses.loss import FARTHEST
+from fisherleak.engine.changes.starting_fit import AT_ONCE, CLOSE, FAR, StartingFit, gradients_at, holding
 from fisherleak.errors import FisherleakError, NearSingularWarning, SeparableClassesError
 
 MOST_CHORDS = 8
@@ -305,10 +303,6 @@ def _by_penalty(shared: StartingFit, changes: ChangedRows, gradient: Array, leng
     return shared.stretch * namespace(gradient).linalg.vector_norm(gradient, axis=1) / least + length
 
 
-LEAST_HOLD = 1e-12
-"""Gradient far out, for each unit of weight, that counts as any."""
-
-
 @dataclass(frozen=True)
 class Moves:
     """How far the released parameters move when one row, or one set of rows, is replaced.
@@ -447,16 +441,10 @@ def _refuse_lost_labels(
 
     Steps would come to rest far out where the gradient is below rounding.
     """
-    fit, y = shared.fit, host(shared.y)
-    if fit.intercept is None or fit.intercept_l2 > 0 or fit.loss.quadratic:
-        return
-    omega = np.ones(len(y)) if fit.sample_weight is None else host(fit.sample_weight)
-    several = fit.loss.several
-    found = (_without_class if several else _without_hold)(fit.loss, y, omega, rows, new, starts)
-    lost = np.flatnonzero(found)
+    lost = np.flatnonzero(without_hold(shared, rows, starts, new))
     if not lost.size:
         return
-    last = "its class" if several or fit.loss.labels.binary else "a label on that side"
+    last = "its class" if shared.fit.loss.of_classes else "a label on that side"
     why = f"no other row has {last}, and nothing else fixes the intercept. Fit without one, or leave the row out with rows=."
     if sets:
         why = "no one else has their label, and nothing else fixes the intercept."
@@ -465,22 +453,27 @@ def _refuse_lost_labels(
     )
 
 
-def _without_class(loss: Loss, y: Vector, omega: Vector, rows: Rows, new: Vector, starts: Rows) -> NDArray[np.bool_]:
-    """Changes that leave a class without a row, where every class needs one: (m,)."""
-    classes = np.unique(y[omega > 0])
-    counted = (omega[rows] > 0)[:, None]
-    gained = counted * ((new[:, None] == classes).astype(np.int64) - (y[rows][:, None] == classes))
-    before = np.sum((y[:, None] == classes) & (omega > 0)[:, None], axis=0)
-    return np.asarray(np.any(before + np.add.reduceat(gained, starts, axis=0) == 0, axis=1))
+def without_hold(shared: StartingFit, rows: Rows, starts: Rows, new: NDArray[Any] | None = None) -> NDArray[np.bool_]:
+    """Sets of rows after whose change, or without which, the risk falls for ever along a free intercept: (m,).
 
+    All gradients far out along one output then have one sign: a class has no row, or all labels of an output are on one side.
 
-def _without_hold(loss: Loss, y: Vector, omega: Vector, rows: Rows, new: Vector, starts: Rows) -> NDArray[np.bool_]:
-    """Changes after which the risk falls for ever along the intercept, since all gradients far out have one sign: (m,)."""
-    lost = np.zeros(len(starts), dtype=bool)
-    for far in (-FARTHEST, FARTHEST):
-        holding, mine = (
-            (np.sign(far) * own * loss.r(np.full(len(of), far), of) > LEAST_HOLD * own).astype(np.int64)
-            for own, of in ((omega, y), (omega[rows], new))
-        )
-        lost |= holding.sum() + np.add.reduceat(mine - holding[rows], starts) == 0
-    return lost
+    Parameters
+    ----------
+    shared : StartingFit
+    rows : integer array of shape (t,)
+        The rows of the sets, one set after the other; below zero where a set is filled up.
+    starts : integer array of shape (m,)
+        Where each set begins among them.
+    new : array of shape (t,) or (t, K), optional
+        Their other labels; if not given, the rows are left out.
+    """
+    fit = shared.fit
+    if fit.intercept is None or fit.intercept_l2 > 0 or fit.loss.quadratic:
+        return np.zeros(len(starts), dtype=bool)
+    counted = np.ones(fit.n, dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
+    own = ((rows >= 0) & counted[rows])[:, None]
+    before = shared.holding & counted[:, None]
+    after = False if new is None else own & holding(fit, new)
+    gained = np.add.reduceat(np.asarray(after - (own & before[rows]).astype(np.int64)), starts, axis=0)
+    return np.asarray(np.any((gained < 0) & (before.sum(axis=0) + gained == 0), axis=1))

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, is_lazy, like, namespace, row_dots
 from fisherleak._support.progress import track
 from fisherleak.engine.changes.changed_rows import EPSILON, Rows, filled_up, members, put_rows
 from fisherleak.engine.changes.gradient_beyond_hessian import pays_expansion
-from fisherleak.engine.changes.moves_of_changed_rows import solved
+from fisherleak.engine.changes.moves_of_changed_rows import solved, without_hold
 from fisherleak.engine.changes.removal_expansion import pays, remainders, steepness, third_derivative
 from fisherleak.engine.changes.removal_steps import (
     WORK,
@@ -221,7 +220,8 @@ def _solved_without(shared: StartingFit, rows: Array) -> tuple[Array, Array, Arr
     """Moves (b, L p) without rows, their errors, and where there is no minimum."""
     xp = namespace(shared.inverse)
     changes = shared.removed(rows)
-    lost = _without_class(shared, host(changes.rows))
+    sets = host(changes.rows)
+    lost = without_hold(shared, sets.reshape(-1), np.arange(len(sets)) * sets.shape[1])
     chosen = np.flatnonzero(host(changes.real) & ~lost)
     values = xp.zeros((rows.shape[0], shared.theta.shape[0]), dtype=shared.inverse.dtype, device=device(shared.inverse))
     error = values[:, 0]
@@ -235,20 +235,6 @@ def _solved_without(shared: StartingFit, rows: Array) -> tuple[Array, Array, Arr
         values = put_rows(values, chosen, moves)
         error = error if shared.loss.quadratic else put_rows(error, chosen, off)
     return values, error, like(lost, values, xp) > 0
-
-
-def _without_class(shared: StartingFit, rows: Rows) -> NDArray[np.bool_]:
-    """Sets of rows (c, k) without which a class has no row and there is no minimum, as nothing holds its parameters."""
-    fit = shared.fit
-    free = fit.l2 == 0 or (fit.intercept is not None and fit.intercept_l2 == 0)
-    if fit.loss.quadratic or not free:
-        return np.zeros(rows.shape[0], dtype=bool)
-    y = host(shared.y).astype(np.int64)
-    counted = np.ones(y.shape[0], dtype=bool) if fit.sample_weight is None else host(fit.sample_weight) > 0
-    of_class = np.bincount(y[counted], minlength=int(fit.coef.shape[0]))
-    own = (rows >= 0) & counted[rows]
-    here = np.sum((y[rows][:, :, None] == np.arange(of_class.size)) & own[:, :, None], axis=1)
-    return np.asarray(np.any((here == of_class[None, :]) & (here > 0), axis=1))
 
 
 def _task(jacobian: Jacobian, tolerance: float) -> RemovalTask:

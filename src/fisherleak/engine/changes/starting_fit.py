@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fisherleak._support.arrays import Array, device, host, is_numpy, like, namespace, row_dots, triangles_of
 from fisherleak.engine.changes.changed_rows import ChangedHessian, ChangedRows, Rows, changed_hessian
@@ -15,7 +16,7 @@ from fisherleak.engine.changes.gradient_beyond_hessian import Expansion, expande
 from fisherleak.engine.fit.minimise import Fit, risk_of_fit
 from fisherleak.engine.fit.risk import Risk, with_constant
 from fisherleak.engine.jacobian.folding import Folding
-from fisherleak.engine.losses.loss import ReducedLoss
+from fisherleak.engine.losses.loss import FARTHEST, ReducedLoss
 from fisherleak.engine.norms.largest_eigenvalues import top_of_factors
 from fisherleak.rows import block_elements, gather, rows_per_block, sum_rows
 
@@ -29,6 +30,8 @@ FAR = 50.0
 """Exponents past which a bound is as good as none."""
 AT_ONCE = 512
 """Changes whose gradients are summed in one pass over the rows."""
+LEAST_HOLD = 1e-12
+"""Gradient far out, for each unit of weight, that counts as any."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,11 @@ class StartingFit:
     metric: Array | None = None
     moving: MovingPenalty | None = None
     strict: bool = False
+
+    @cached_property
+    def holding(self) -> NDArray[np.bool_]:
+        """``holding`` of all rows."""
+        return holding(self.fit, host(self.y))
 
     @cached_property
     def risk(self) -> Risk:
@@ -344,3 +352,18 @@ def gradients_at(risk: Risk, theta: Array) -> Array:
 
     (total,) = sum_rows(block, risk.X, risk.y, risk.weights, most=most)
     return xp.reshape(total, theta.shape) + risk.penalty[None, :] * theta
+
+
+def holding(fit: Fit, labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether the loss of each label rises far out along each output, either way: (t, 2 K)."""
+    kinds, which = np.unique(labels, axis=0, return_inverse=True)
+    found = []
+    for out in range(fit.outputs):
+        for far in (-FARTHEST, FARTHEST):
+            z = np.zeros((len(kinds), fit.outputs))
+            z[:, out] = far
+            with np.errstate(all="ignore"):
+                r = np.reshape(np.asarray(fit.loss.r(z if fit.loss.several else z[:, 0], kinds)), z.shape)
+            # what is no number says nothing: steps are left to find out
+            found.append(~(np.sign(far) * r[:, out] <= LEAST_HOLD))
+    return np.stack(found, axis=1)[which.reshape(-1)]

@@ -25,7 +25,7 @@ from fisherleak.engine.fit.factored_hessian import Factor, factorise, gram, warn
 from fisherleak.engine.fit.newton import newton, refuse_separated_rows, started
 from fisherleak.engine.fit.risk import PerRow, Point, Risk, with_constant
 from fisherleak.engine.fit.training_data import TrainingData, training_data
-from fisherleak.engine.losses import LOSSES, Loss, get_loss
+from fisherleak.engine.losses import LOSSES, Loss, check_quadratic, get_loss
 from fisherleak.engine.losses.loss import ReducedLoss, reduced_loss
 from fisherleak.engine.losses.multi_output import is_squared_numbers
 from fisherleak.engine.magnitudes import check_penalty
@@ -262,6 +262,7 @@ def minimised_on(
     check_penalty(l2)
     own = None if scales is None else like(scales, data.X, data.xp)
     risk = Risk.on(data, loss, l2, intercept, intercept_l2, scales=own)
+    check_quadratic(loss, risk.outputs, data.X)
     check_determined(risk)
     return minimised(risk)
 

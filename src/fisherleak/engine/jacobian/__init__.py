@@ -18,6 +18,7 @@ from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.jacobian.block_maps import BlockMap, places_of
 from fisherleak.engine.jacobian.folding import Folding
 from fisherleak.engine.jacobian.perturbation import Attribute, PerturbationMap, local_directions, map_of
+from fisherleak.engine.losses import check_quadratic
 from fisherleak.engine.losses.loss import Loss, ReducedLoss
 from fisherleak.engine.losses.multi_output import check_by_label
 from fisherleak.engine.mechanisms.interface_answers import Disclosed, is_disclosed
@@ -299,6 +300,7 @@ def jacobian_of(
     parameters for centred rows, and neither on that frame nor on what imputers fill in.
     """
     # B = W H^-1 of section 1.2: H^-1 of centred rows, turned to the parameters that are released, then W
+    check_quadratic(fit.loss, fit.outputs, fit.theta)
     if fit.loss.several:
         check_by_label(fit.loss, fit.outputs)
     B: Any = fit.factor.inverse()

@@ -113,6 +113,9 @@ class Attribute:
     coded : bool
         Whether its directions are those of codes or indicators of categories, so that no eta is in the column's own unit, be
         it of numbers or not; what has an encoding is.
+    affine : bool
+        Whether features are affine in it, apart from rows that lack it: not behind polynomials, splines and clips, wherever
+        the rows lie. Whether its directions are the same in all rows, if not given.
 
     Examples
     --------
@@ -129,6 +132,7 @@ class Attribute:
     encoding: Encoding | None = field(default=None, compare=False, repr=False)
     gaps: bool = field(default=False, repr=False)
     coded: bool = field(default=False, compare=False, repr=False)
+    affine: bool = field(default=True, compare=False, repr=False)
 
     def __init__(
         self,
@@ -138,6 +142,7 @@ class Attribute:
         encoding: Encoding | None = None,
         gaps: bool = False,
         coded: bool = False,
+        affine: bool | None = None,
     ) -> None:
         items = [columns] if isinstance(columns, str) else list(columns)
         plain = all(type(j) is int for j in items)
@@ -165,6 +170,7 @@ class Attribute:
         object.__setattr__(self, "encoding", encoding)
         object.__setattr__(self, "gaps", gaps)
         object.__setattr__(self, "coded", coded or encoding is not None)
+        object.__setattr__(self, "affine", not self.curved if affine is None else affine)
 
     @classmethod
     def one_hot(cls, name: str, columns: Sequence[int]) -> Attribute:

@@ -5,12 +5,15 @@ Every property test runs on the lists, so that a new entry is tested at once.
 
 from __future__ import annotations
 
-from fisherleak.engine.losses.loss import Labels, Loss
-from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST, SEVERAL_NUMBERS, SOFTMAX
-from fisherleak.engine.losses.one_output import GAMMA, LOGISTIC, POISSON, SQUARED, pseudo_huber
-from fisherleak.errors import InvalidInputError
+import numpy as np
 
-__all__ = ["LOSSES", "OF_SEVERAL", "Labels", "Loss", "check_name", "get_loss", "pseudo_huber"]
+from fisherleak._support.arrays import Array, host, is_lazy, like, namespace
+from fisherleak.engine.losses.loss import Labels, Loss
+from fisherleak.engine.losses.multi_output import CLASS_TARGETS, ONE_AGAINST_REST, SAME, SEVERAL_NUMBERS, SOFTMAX, TRIED
+from fisherleak.engine.losses.one_output import GAMMA, LOGISTIC, POISSON, SQUARED, pseudo_huber
+from fisherleak.errors import InvalidInputError, UnsupportedModelError
+
+__all__ = ["LOSSES", "OF_SEVERAL", "Labels", "Loss", "check_name", "check_quadratic", "get_loss", "pseudo_huber"]
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SQUARED, LOGISTIC, POISSON, GAMMA, pseudo_huber())}
 """Every loss of one output by name."""
@@ -46,3 +49,26 @@ def check_name(loss: Loss) -> None:
             f"The loss has the name {loss.name!r}, which is that of a loss of the package with other derivatives: give it a "
             "name of its own."
         )
+
+
+def check_quadratic(loss: Loss, outputs: int, beside: Array) -> None:
+    """Refuse a record that says ``quadratic`` and whose ``a`` or ``c`` depends on predictors or labels.
+
+    One Newton step is all that such a fit and its changes take, so that every figure would be wrong. The functions are called
+    with arrays like ``beside``.
+    """
+    if not loss.quadratic or loss in _OWN:
+        return
+    rng, beside = np.random.default_rng(0), np.ones(1) if is_lazy(beside) else beside
+    xp, shape = namespace(beside), (outputs,) if loss.several else ()
+    known = TRIED[host(loss.labels.accepts(like(TRIED, beside, xp))).astype(bool)]
+    known = np.arange(outputs, dtype=np.float64) if loss.classes else known if known.size else TRIED
+    Z = np.concatenate([size * rng.standard_normal((len(TRIED), *shape)) for size in (0.1, 1.0, 10.0)])
+    y = rng.choice(known, size=Z.shape[:1] if loss.classes else Z.shape)
+    for name, derivative in (("a", loss.a), ("c", loss.c)):
+        found = np.atleast_1d(host(derivative(like(Z, beside, xp), like(y, beside, xp))))
+        if not np.all(np.abs(found - found[:1]) <= SAME * np.abs(found).max()):
+            raise UnsupportedModelError(
+                f"quadratic=True of the loss {loss.name!r} needs a and c that are the same for all predictors and labels, and "
+                f"its {name} is not: leave quadratic out."
+            )

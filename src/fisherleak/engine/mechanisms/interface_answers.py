@@ -15,8 +15,8 @@ from fisherleak._support.arrays import host
 from fisherleak._support.namespaces import Vector
 from fisherleak.engine.fit.risk import with_constant
 from fisherleak.engine.losses import LOSSES, Loss
-from fisherleak.engine.noise import Bounded, Gaussian, Laplace, Noise, check_noise
-from fisherleak.engine.noise.noise import covariance_of
+from fisherleak.engine.noise import Noise, check_noise
+from fisherleak.engine.noise.noise import is_alike
 from fisherleak.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ class Answers:
     @property
     def independent(self) -> bool:
         """Whether the answers may be taken block by block."""
-        # of a noise from outside nobody knows that its components are independent
-        return type(self.noise) in (Gaussian, Laplace, Bounded) and covariance_of(self.noise) is None
+        return is_alike(self.noise)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from fisherleak._support.arrays import Array
 from fisherleak._support.namespaces import Vector
 from fisherleak._support.notebook import panel
 from fisherleak.engine.noise.calibration_record import calibration_of
-from fisherleak.engine.noise.noise import Noise, check_noise, covariance_of
+from fisherleak.engine.noise.noise import Noise, check_noise, covariance_of, is_alike
 from fisherleak.errors import InvalidInputError
 
 STEPS = 1024
@@ -204,8 +204,7 @@ def grid_of(noise: Noise, size: int) -> Vector:
     told = calibration_of(noise)
     if told is not None and told.least is not None:
         return np.full(size, grid_below(noise.scale * told.least))  # of the shape itself the grid would tell
-    alike = getattr(noise, "alike", False)
-    root = noise.unit_information_root(min(size, 1) if alike else size)
+    root = noise.unit_information_root(min(size, 1) if is_alike(noise) else size)
     least = np.ones(size) if root is None or not size else np.resize(_least_deviations(np.asarray(root)), size)
     return np.array([grid_below(noise.scale * deviation) for deviation in least.tolist()])
 

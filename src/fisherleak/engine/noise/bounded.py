@@ -45,7 +45,6 @@ class Bounded(OneDraw):
     """
 
     alike: ClassVar[bool] = True
-    """Every parameter has the same noise, whatever the others have: what holds for one holds for all."""
     limit: float
     calibrated: Calibration | None = field(default=None, repr=False, compare=False)
 

@@ -135,6 +135,10 @@ class Gaussian(EqualByShape, OneDraw):
     def normal(self) -> bool:
         return True
 
+    @property
+    def alike(self) -> bool:
+        return self.shape is None
+
     def unit_information_root(self, size: int) -> Vector | None:
         if self.shape is None:
             return None

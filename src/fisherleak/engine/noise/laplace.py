@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Laplace(OneDraw):
     Laplace(scale=0.01)
     """
 
+    alike: ClassVar[bool] = True
     scale: float
     calibrated: Calibration | None = field(default=None, compare=False, repr=False)
 

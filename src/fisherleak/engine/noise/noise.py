@@ -83,6 +83,13 @@ def check_scale(scale: Any, name: str = "scale") -> None:
         )
 
 
+def is_alike(noise: Any) -> bool:
+    """Whether a noise says ``alike``: each number has the same noise, whatever the others have. Of one that does not say it
+    nobody knows.
+    """
+    return bool(getattr(noise, "alike", False))
+
+
 def covariance_of(noise: Any) -> Vector | None:
     """The covariance over the released parameters that a noise was given; None for the identity, or where it has none."""
     found: Vector | None = getattr(noise, "shape", None)

@@ -35,6 +35,8 @@ class Block:
     columns: tuple[int, ...]
     directions: Matrix
     encoding: Encoding | None = None
+    affine: bool = True
+    """Whether they follow it by one affine map, wherever values lie, apart from rows that lack it."""
 
     def local(self, n: int) -> Matrix:
         """Directions for every row, (n, k, m)."""
@@ -109,7 +111,7 @@ def attributes_of(flow: Flow, names: Sequence[str]) -> tuple[Attribute, ...]:
         block = parts[0] if len(parts) == 1 else together(parts[0], parts[1], n, same_change=False)
         plain = np.array_equal(block.directions, np.eye(len(block.columns)))
         directions, coded = None if plain else block.directions, (name, "levels") in flow.blocks
-        attributes.append(Attribute(name, block.columns, directions, block.encoding, coded=coded))
+        attributes.append(Attribute(name, block.columns, directions, block.encoding, coded=coded, affine=block.affine))
     return tuple(attributes)
 
 
@@ -141,7 +143,7 @@ def linear(flow: Flow, table: Table, matrix: Any) -> Flow:
     blocks: Blocks = {}
     for key, block in flow.blocks.items():
         moved = matrix[:, list(block.columns)] @ block.directions
-        blocks[key] = _without_zeros(Block(tuple(range(matrix.shape[0])), moved, block.encoding))
+        blocks[key] = _without_zeros(replace(block, columns=tuple(range(matrix.shape[0])), directions=moved))
     return replace(flow, table=table, raw=[None] * matrix.shape[0], blocks=blocks)
 
 
@@ -162,7 +164,7 @@ def kept(flow: Flow, table: Table, positions: Sequence[int]) -> Flow:
         at = {old: k for k, old in enumerate(block.columns)}
         columns = tuple(new for new, old in enumerate(positions) if old in at)
         directions = block.directions[..., [at[positions[new]] for new in columns], :]
-        blocks[key] = Block(columns, directions, block.encoding)
+        blocks[key] = replace(block, columns=columns, directions=directions)
     return replace(flow, table=table, raw=[flow.raw[j] for j in positions], blocks=blocks)
 
 
@@ -170,7 +172,8 @@ def _without_zeros(block: Block) -> Block:
     """Without the features that it does not move."""
     others = (*range(block.directions.ndim - 2), -1)
     used = np.flatnonzero(np.any(block.directions != 0, axis=others))
-    return Block(tuple(block.columns[k] for k in used), block.directions[..., used, :], block.encoding)
+    columns = tuple(block.columns[k] for k in used)
+    return replace(block, columns=columns, directions=block.directions[..., used, :])
 
 
 def together(first: Block, second: Block, n: int, same_change: bool) -> Block:
@@ -182,9 +185,10 @@ def together(first: Block, second: Block, n: int, same_change: bool) -> Block:
     joined = np.zeros((*first.directions.shape[:-2], len(columns), m if same_change else m + w))
     joined[..., [columns.index(j) for j in first.columns], :m] = first.directions
     joined[..., [columns.index(j) for j in second.columns], (0 if same_change else m) :] += second.directions
+    affine = first.affine and second.affine
     if first.encoding is None or second.encoding is None:
-        return Block(columns, joined)
-    return Block(columns, joined, first.encoding.beside(second.encoding))
+        return Block(columns, joined, affine=affine)
+    return Block(columns, joined, first.encoding.beside(second.encoding), affine)
 
 
 def joined(transformer: Estimator, flow: Flow, flows: Sequence[Flow]) -> Flow:
@@ -195,6 +199,8 @@ def joined(transformer: Estimator, flow: Flow, flows: Sequence[Flow]) -> Flow:
     offset = 0
     for part in flows:
         for key, block in part.blocks.items():
+            if not block.columns:  # another part has the column
+                continue
             moved = replace(block, columns=tuple(j + offset for j in block.columns))
             known = blocks.get(key)
             blocks[key] = moved if known is None else together(known, moved, n, same_change=key[1] == "number")

@@ -249,7 +249,8 @@ def with_fills(attributes: Sequence[Attribute], filling: Filling | None, size: i
         directions = np.eye(len(attribute.columns)) if attribute.directions is None else attribute.directions
         columns = [*attribute.columns, *(places[attribute.columns[k]] for k in own)]
         both = np.concatenate([directions, directions[..., own, :]], axis=-2)
-        found.append(Attribute(attribute.name, columns, both, attribute.encoding, coded=attribute.coded))
+        coded, affine = attribute.coded, attribute.affine
+        found.append(Attribute(attribute.name, columns, both, attribute.encoding, coded=coded, affine=affine))
     return tuple(found)
 
 

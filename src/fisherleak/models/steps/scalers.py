@@ -82,6 +82,11 @@ def pools(step: Estimator) -> bool:
     return isinstance(step, LEVELS) and not (step.min_frequency is None and step.max_categories is None)
 
 
+def clips(step: Estimator) -> bool:
+    """Whether it is a scaler that takes values beyond its range as its ends."""
+    return bool(getattr(step, "clip", False))
+
+
 def neutral(model: Estimator) -> tuple[Any, Scales | None]:
     """A copy of a model whose last scalers do nothing, and what each of its features was scaled by; None where nothing was."""
     if not isinstance(model, pipeline.Pipeline):
@@ -218,8 +223,7 @@ def _standard(step: Estimator) -> tuple[Any, Scales]:
 
 
 def _min_max(step: Estimator) -> tuple[Any, Scales]:
-    if step.clip:
-        raise UnsupportedModelError("MinMaxScaler(clip=True) cannot be folded into the model: use clip=False.")
+    _refuse_clip(step)
     made = copy.copy(step)
     _refuse_constant(step, step.data_range_)
     low, high = step.feature_range
@@ -231,6 +235,7 @@ def _min_max(step: Estimator) -> tuple[Any, Scales]:
 
 
 def _max_abs(step: Estimator) -> tuple[Any, Scales]:
+    _refuse_clip(step)
     made = copy.copy(step)
     _refuse_constant(step, step.max_abs_)
     made.scale_ = np.ones_like(step.scale_)
@@ -275,6 +280,13 @@ def _scales(
     """What a scaler learned, for each of its features."""
     pairs = zip(np.asarray(centres).tolist(), np.asarray(scales).tolist(), strict=True)
     return [Scale(name, float(c), float(s), spread, points, centred=centred) for c, s in pairs]
+
+
+def _refuse_clip(step: Estimator) -> None:
+    if clips(step):
+        raise UnsupportedModelError(
+            f"{type(step).__name__}(clip=True) cannot be folded into the model: use clip=False."
+        )
 
 
 def _refuse_constant(step: Estimator, sizes: Any) -> None:
@@ -401,16 +413,18 @@ def _order_statistics(x: Vector, scale: Scale, name: str) -> list[tuple[float, i
         found.append((float(order[low]), low, share * (1.0 - part)))
         if part > 0:
             found.append((float(order[low + 1]), low + 1, share * part))
-    if found and scale.points[0][0] != math.inf:
-        size = sum(value * share for value, _, share in found)
+    if found:
+        by_size = scale.points[0][0] == math.inf
+        size = found[0][0] if by_size else sum(value * share for value, _, share in found)
         if abs(size) < NO_RANGE and scale.scale == 1:
             raise InvalidInputError(
                 f"{scale.name} has no scale for {name}: the quantiles that it takes are equal. Use StandardScaler for this "
                 "column, or pass public='preprocessing'."
             )
         if abs(size / scale.scale - 1.0) > ANOTHER:
+            what = "largest absolute value" if by_size else "range"
             raise InvalidInputError(
-                f"{scale.name} was not fitted on these rows: the range of {name} is {size:.6g}, not {scale.scale:.6g}. Pass "
+                f"{scale.name} was not fitted on these rows: the {what} of {name} is {size:.6g}, not {scale.scale:.6g}. Pass "
                 "the table it was fitted on."
             )
     return found

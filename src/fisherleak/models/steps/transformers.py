@@ -36,7 +36,7 @@ from fisherleak.models.steps.flow import (
     unfed,
 )
 from fisherleak.models.steps.imputers import CentreImputer, absent_cells
-from fisherleak.models.steps.scalers import pools
+from fisherleak.models.steps.scalers import clips, pools
 
 
 def through(transformer: Estimator, flow: Flow) -> Flow:
@@ -111,18 +111,24 @@ def _scaler(transformer: Estimator, flow: Flow) -> Flow:
     return scaled(flow, table, np.ones(len(table.names)) if scale is None else 1.0 / scale)
 
 
+def _max_abs_scaler(transformer: Estimator, flow: Flow) -> Flow:
+    """Affine, but for ``clip``, which scikit-learn has since 1.8."""
+    after = _scaler(transformer, flow)
+    return _clipped(flow, after, -transformer.max_abs_, transformer.max_abs_) if clips(transformer) else after
+
+
 def _min_max_scaler(transformer: Estimator, flow: Flow) -> Flow:
-    """Affine; with ``clip``, values beyond the range move nothing, and at its ends the side within counts."""
+    """Affine, but for ``clip``."""
     after = scaled(flow, output(transformer, flow), transformer.scale_)
-    if not transformer.clip or not flow.table.n:
-        return after
+    return _clipped(flow, after, transformer.data_min_, transformer.data_max_) if clips(transformer) else after
+
+
+def _clipped(flow: Flow, after: Flow, low: Any, high: Any) -> Flow:
+    """Values beyond a range move nothing, and at its ends the side within counts: not affine where all rows are within too."""
     X = np.column_stack([flow.table.numbers(j) for j in range(len(flow.table.names))])
-    low, high = host(transformer.data_min_), host(transformer.data_max_)
-    within = (low <= X) & (high >= X)
-    if within.all():
-        return after
+    within = (host(low) <= X) & (host(high) >= X)
     blocks = {
-        key: Block(block.columns, block.local(X.shape[0]) * within[:, list(block.columns), None])
+        key: replace(block, directions=block.local(X.shape[0]) * within[:, list(block.columns), None], affine=False)
         for key, block in after.blocks.items()
     }
     return replace(after, blocks=blocks)
@@ -358,7 +364,8 @@ def polynomial(transformer: Estimator, flow: Flow) -> Flow:
                     lead = power[variable]
                     power[variable] -= 1
                     local[:, k, q] = lead * np.prod(X**power, axis=1)
-        blocks[key] = Block(tuple(int(k) for k in used), local @ block.directions, block.encoding)
+        affine = block.affine and int(powers.sum(axis=1).max()) <= 1
+        blocks[key] = Block(tuple(int(k) for k in used), local @ block.directions, block.encoding, affine)
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks)
 
 
@@ -394,7 +401,7 @@ def splines(transformer: Estimator, flow: Flow) -> Flow:
             or [np.zeros((X.shape[0], 0, 1))],
             axis=1,
         )
-        blocks[key] = Block(columns, local, block.encoding)
+        blocks[key] = Block(columns, local, block.encoding, affine=False)
     return replace(flow, table=table, raw=[None] * len(table.names), blocks=blocks, bent=flow.bent or bent)
 
 
@@ -414,7 +421,7 @@ READERS: dict[type, Callable[[Any, Flow], Flow]] = {
     preprocessing.StandardScaler: _scaler,
     preprocessing.RobustScaler: _scaler,
     preprocessing.MinMaxScaler: _min_max_scaler,
-    preprocessing.MaxAbsScaler: _scaler,
+    preprocessing.MaxAbsScaler: _max_abs_scaler,
     preprocessing.OneHotEncoder: one_hot,
     preprocessing.OrdinalEncoder: ordinal,
     preprocessing.PolynomialFeatures: polynomial,

@@ -151,7 +151,8 @@ def _columns(attribute: Attribute, table: Table, X: Matrix, given: Any) -> list[
     if attribute.directions is not None and attribute.local:
         raise InvalidInputError(
             f"Column '{attribute.name}' is preprocessed by a step that is not affine, so no bound holds for values that "
-            "are not in the table. Use `over='max'`, or apply the step before and measure the model on its features."
+            "are not in the table. Use `over='max'`, clip=False for a scaler that clips, or apply the step before and measure "
+            "the model on its features."
         )
     if attribute.directions is not None and not attribute.directions.any():
         return []
@@ -393,7 +394,7 @@ def frame_of_indicators(leakage: Leakage) -> dict[str, tuple[float, float]]:
 def _whole(attribute: Attribute, gone: Mask) -> Attribute | None:
     """An attribute whose directions differ at gaps only, with those of a value that is there; None for another."""
     directions = attribute.directions
-    if directions is None or directions.ndim != 3 or directions.shape[-1] != 1 or gone.all():
+    if directions is None or not attribute.affine or directions.ndim != 3 or directions.shape[-1] != 1 or gone.all():
         return None
     common = directions[np.flatnonzero(~gone)[0]]
     if directions[gone].any() or not np.all(directions[~gone] == common):

@@ -19,12 +19,14 @@ from typing import Any
 from fisherleak._support.level_types import plain_level
 from fisherleak._support.namespaces import Json
 from fisherleak.errors import FisherleakError, InvalidInputError
+from fisherleak.releasing.cards.enough_people import FEWEST_ROWS, sharing_classes
 from fisherleak.tables import Feature, RawTable
 from fisherleak.tables.decide.cell_text import OTHER, as_written
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
 from fisherleak.tables.decide.profile import profiles_of
 from fisherleak.tables.design.design import Design
+from fisherleak.tables.design.features import CONSTANT, NOTHING
 from fisherleak.tables.design.gaps import MISSING
 from fisherleak.tables.read.parts import Room
 from fisherleak.training.trained_model import Settings, Trained, train
@@ -190,7 +192,8 @@ def trained_as_read(
     settings say of columns without need is forgotten, since a model card does not hold it; with ``stated`` it is kept: the
     model is the same, and who made the settings knows that no row decides these columns. ``known`` is a model of the table.
     """
-    first = trained = train(_copied(raw), settings, room, known)
+    trained = train(_copied(raw), settings, room, known)
+    passes = [trained.design]
     for _ in raw.names:
         own = canonical_settings(settings, raw.names, trained)
         used = _used_by(trained.design)
@@ -199,12 +202,46 @@ def trained_as_read(
         if _ReadAlike.of(again) == _ReadAlike.of(settings):
             break
         settings, trained = again, train(_copied(raw), again, room, trained)
-    _check_marks(first.design, trained.design)
-    why = {column.name: column for column in first.design.columns if column.kind == "ignored"}
-    columns = tuple(why.get(column.name, column) for column in trained.design.columns)
-    unsettled = {**first.design.unsettled, **trained.design.unsettled}  # without a row, a column left out might be used
-    design = replace(trained.design, columns=columns, thin=first.design.thin, unsettled=unsettled)
+        passes.append(trained.design)
+    first, last = passes[0], passes[-1]
+    _check_marks(first, last)
+    why = {column.name: column for column in first.columns if column.kind == "ignored"}
+    design = replace(
+        last,
+        columns=tuple(why.get(column.name, column) for column in last.columns),
+        thin=first.thin,
+        unsettled={name: what for own in passes for name, what in own.unsettled.items()},  # unused ones might be used
+        summed=any(own.summed for own in passes),
+        left_out_before=next(filter(None, (_decided_before(own, last) for own in passes)), None),
+    )
     return replace(trained, design=design), canonical_settings(settings, raw.names, trained)
+
+
+def _decided_before(early: Design, last: Design) -> tuple[tuple[str, ...], str] | None:
+    """Columns that were left out after rows that lack them had been, and one whose use one row decided then; None without one.
+
+    Rows left out for columns that the model does not use come back in the end: all that the others decided is which columns
+    it uses. One row less never brings a column back in the same rows.
+    """
+    used, reasons = {feature.name for feature in last.features}, {reason for reason, _ in early.dropped}
+    lacked = [column.name for column in early.columns if f"'{column.name}' is missing" in reasons]
+    gone = tuple(name for name in lacked if name not in used)
+    if early.fills or not gone or (early.n, early.held_out) == (last.n, last.held_out):
+        return None
+    refused = [
+        column.name for column in early.columns if column.name in early.thin or column.note in (NOTHING, CONSTANT)
+    ]
+    edge = [feature.name for feature in early.features if _by_one_row(feature, early)]
+    edge += [early.target.name] if min(sharing_classes(early), default=FEWEST_ROWS) <= 1 else []
+    for name in gone:
+        edge += [other for other in refused if name in early.hardly and other != name]
+    return (gone, edge[0]) if edge else None
+
+
+def _by_one_row(feature: Feature, design: Design) -> bool:
+    """Whether a column might not be used without one row, or person."""
+    lost = min(len(feature.leaving), 1) if design.people is None else len(feature.leaving)
+    return bool(feature.nearly_all) or (lost > 0 and len(feature.levels) - lost < 2)
 
 
 def _with_stated(settings: Settings, own: Settings, used: Used) -> Settings:

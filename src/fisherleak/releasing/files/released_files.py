@@ -212,10 +212,9 @@ def save_model(
         table = read_for_release(raw, replace(settings, bounds=declared))
     if tell is not None:
         tell(table.trained.design.decided)
-    for said in (
-        () if warn is None else (*_bounds_that_tell(table.trained.design), *_fills_far_off(table.trained.design))
-    ):
-        warn(said)
+    if warn is not None:
+        for said in (*_bounds_that_tell(table.trained.design), *_fills_far_off(table.trained.design)):
+            warn(said)
     made = make_release(
         lambda penalty: table.fitted(penalty, request, balance),
         request,

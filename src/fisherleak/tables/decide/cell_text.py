@@ -218,14 +218,14 @@ def _decimals(surveys: Mapping[str, Survey], choices: Choices) -> dict[str, str]
 
 
 def _reading(survey: Survey, mark: str, inferred: Collection[str], asked: bool) -> str:
-    """What a column of text is read as: "number", "text", "date", …; a reader of files decides first what it ``inferred``.
+    """What a column of text is read as: "number", "text", "truth", …; a reader of files decides first what it ``inferred``.
 
     ``asked`` says that it is named as a number: then text is read as numbers, and truths are 1 and 0.
     """
     typed = survey.typed if survey.typed in inferred else ""
     if typed == "number" and mark == "," and survey.matters:
         return OTHER_NUMBERS  # readers of files take points alone for decimal marks
-    if typed not in ("", "truth") or (typed and asked):
+    if typed:
         return typed
     return "number" if asked or survey.is_numbers(mark) else "text"
 

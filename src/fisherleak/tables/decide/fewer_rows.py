@@ -18,7 +18,7 @@ from fisherleak.tables.decide.column_kinds import FEWEST_KEPT, Column, looks_lik
 from fisherleak.tables.decide.profile import LONG, Numbers, Order, Profile
 from fisherleak.tables.read.parts import RawTable
 
-__all__ = ["Unsettled", "all_unsettled", "use_unsettled"]
+__all__ = ["Unsettled", "all_unsettled", "hardly_varying", "use_unsettled"]
 
 Unsettled = Literal["reading", "use", "levels", "cells"]
 """What one row might decide of a column: what it is read as, whether it is used, how its categories are written, its cells."""
@@ -44,9 +44,15 @@ def all_unsettled(
     read = {name for name, others in readings.items() if not (name in unused and others <= UNUSED)}
     found: dict[str, Unsettled] = dict.fromkeys(use_unsettled(raw, columns, profiles, choices, one), "use")
     found |= dict.fromkeys(read, "reading")
-    found |= dict.fromkeys(readings.keys() & {*choices.categories, *choices.unite, *choices.declared}, "levels")
+    truths = {name for name, others in readings.items() if others == {"truth"}}  # a category all the same
+    named = {*choices.categories, *choices.unite, *choices.declared, *truths}
+    found |= dict.fromkeys(readings.keys() & named, "levels")
     others = {name for name, others in readings.items() if OTHER_NUMBERS in others}
-    return found | dict.fromkeys(others | (readings.keys() & {*choices.numbers}), "cells")
+    found |= dict.fromkeys(others | (readings.keys() & {*choices.numbers}), "cells")
+    told: dict[str, Unsettled] = dict.fromkeys((*choices.categories, *choices.unite, choices.group), "levels")
+    told |= dict.fromkeys(choices.numbers, "cells")  # of those that are named a release needs some cells
+    hardly = {name for name, each in profiles.items() if each.rows - each.missing <= one}
+    return found | {name: what for name, what in told.items() if name in hardly}
 
 
 def use_unsettled(
@@ -54,7 +60,8 @@ def use_unsettled(
 ) -> frozenset[str]:
     """The columns whose use nobody asked for, and might be another without so many rows.
 
-    What has one value only is not counted: whether others are enough to be named is decided where features are made.
+    What has one value only is not counted: whether others are enough to be named is decided where features are made
+    (``hardly_varying`` has those of which it decides which rows are left out).
     """
     found = set()
     for column in columns:
@@ -74,6 +81,16 @@ def use_unsettled(
             continue
         found |= {column.name} if unsettled else set()
     return frozenset(found)
+
+
+def hardly_varying(columns: Sequence[Column], profiles: Mapping[str, Profile], one: int) -> frozenset[str]:
+    """Categories that some rows lack, and that have one value only without so many rows: rows that lack it stay then."""
+    found = {}
+    for column in columns:
+        profile = profiles.get(column.name)
+        if column.kind == "category" and profile is not None and profile.missing and profile.counted:
+            found[column.name] = sum(profile.counted.values()) - max(profile.counted.values())
+    return frozenset(name for name, others in found.items() if others <= one)
 
 
 def _number_unsettled(name: str, profile: Profile, one: int) -> bool:

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 from fisherleak.tables.decide.choices import Choices, sort_of
 from fisherleak.tables.read.cell_formats import (
     ALMOST,
+    ALSO_CLASSES,
     DECIMALS,
     FEWEST_ALIKE,
+    MARKS,
     is_missing,
     is_plain_number,
     kind_of_cell,
@@ -73,7 +75,8 @@ class CellForm(NamedTuple):
     """All that a decision reads from a cell of text.
 
     ``point`` and ``comma`` are how it is written as a number with that decimal mark, None where it is none; ``typed`` is what a
-    reader of files makes of a column of such cells; ``digits`` how many it has, where it has nothing else.
+    reader of files makes of a column of such cells; ``digits`` how many it has, where it has nothing else. ``word`` says that
+    it is missing, and text for a reader of files, who takes other marks beside true and false for missing ones.
     """
 
     missing: bool = False
@@ -84,6 +87,7 @@ class CellForm(NamedTuple):
     typed: str = ""
     digits: int = 0
     zero: bool = False
+    word: bool = False
 
 
 TEXT = CellForm()
@@ -92,7 +96,7 @@ TEXT = CellForm()
 def form_of(text: str, na: frozenset[str] = frozenset()) -> CellForm:
     """The form of a cell."""
     if text in na or is_missing(text):
-        return CellForm(missing=True)
+        return CellForm(missing=True, word=text.strip().casefold() not in MARKS - ALSO_CLASSES)
     if not SIGNS.search(text):
         return TEXT
     point, comma = (None if read_number(text, mark) is None else style_of(text, mark) for mark in DECIMALS)
@@ -189,7 +193,7 @@ class Survey:
     def typed(self) -> str:
         """What a reader of files makes of such a column, by all of its cells: nothing where it stays text."""
         kinds = {form.typed for form in self.forms if not form.missing}
-        if self.are_codes or (kinds != {"truth"} and any(form.missing for form in self.forms)):
+        if self.are_codes or any(form.missing and (form.word or kinds != {"truth"}) for form in self.forms):
             return ""  # such a mark is text for a reader of files
         if kinds == {"truth", "bit"}:
             words = sum(count for form, count in self.forms.items() if form.typed == "truth")

@@ -24,7 +24,7 @@ from fisherleak.rows.selection import some_rows
 from fisherleak.tables.decide.cell_text import Change, Written, as_written, changed
 from fisherleak.tables.decide.choices import Choices, check_choices, spelled
 from fisherleak.tables.decide.column_kinds import Column, decide
-from fisherleak.tables.decide.fewer_rows import Unsettled, all_unsettled
+from fisherleak.tables.decide.fewer_rows import Unsettled, all_unsettled, hardly_varying
 from fisherleak.tables.decide.hints import codes_in, hints_of
 from fisherleak.tables.decide.numbers_in_text import Unread
 from fisherleak.tables.decide.profile import Profile, profiles_of
@@ -118,6 +118,11 @@ class Design:
     """Columns of which one row, or one person, might decide this; none that were named, but for how levels are written."""
     summed: bool = False
     """Whether one row, or person, decides which of the last rows are left out as totals of the others."""
+    hardly: frozenset[str] = frozenset()
+    """Categories that some rows lack, and that have one value only without one row, or person."""
+    left_out_before: tuple[tuple[str, ...], str] | None = None
+    """Columns that were left out after rows that lack them had been, and one whose use, in the rows left then, one row decided;
+    of models as a release trains them."""
     header_by_one_row: bool = False
     """Whether one row, or a few, decide which line of the file is the header, or to which fields its names belong."""
     rarely_there: tuple[str, ...] = ()
@@ -304,6 +309,7 @@ def design_of(
         open_marks=found.written.open_marks,
         few_settle_marks=found.written.few_settle,
         unsettled=found.unsettled,
+        hardly=found.hardly,
         summed=found.written.summed,
         header_by_one_row=raw.header_by_one_row,
         rarely_there=found.rarely_there,
@@ -327,6 +333,7 @@ class _Looked:
     written: Written
     repeated: RepeatedIdentifier | None
     unsettled: Mapping[str, Unsettled]
+    hardly: frozenset[str]
     rarely_there: tuple[str, ...]
 
 
@@ -354,8 +361,11 @@ def _looked_at(
     pooled = [f"'{c.name}' {c.note}. Which categories are kept is taken as public." for c in used if c.kept is not None]
     notes = (*written.notes, *pooled, *hints_of(columns, profiles, target))
     repeated = repeated_identifier(raw, profiles, choices, far)
+    hardly = hardly_varying(columns, profiles, one)
     rarely = tuple(sorted(name for name, count in raw.rarely_there.items() if count <= one and name in choices.named))
-    return _Looked(raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled, rarely)
+    return _Looked(
+        raw, profiles, columns, complete, groups, lazily, notes, written, repeated, unsettled, hardly, rarely
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 __all__ = [
+    "ALSO_CLASSES",
     "DECIMALS",
+    "MARKS",
     "amounts_as_text",
     "are_codes",
     "cells_to_codes",
