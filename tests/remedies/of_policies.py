@@ -106,8 +106,8 @@ def with_total(total: bool = True) -> pandas.DataFrame:
 
 def records(name: str, everywhere: bool = False) -> str:
     """JSON of which one object has one more name, or all have, with nothing in the others."""
-    rows: list[dict[str, Any]] = PEOPLE.to_dict("records")
-    own = [{**row, **({name: None} if everywhere else {})} for row in rows]
+    rows: list[dict[str, Any]] = json.loads(PEOPLE.to_json(orient="records"))
+    own = [row | ({name: None} if everywhere else {}) for row in rows]
     own[7][name] = "moved away"
     return json.dumps(own)
 
