@@ -33,9 +33,8 @@ GROUPS = GROUPS.assign(
     city=[f"z{k}" if k >= 550 else f"w{k % 4}" for k in range(600)], b=GROUPS.b.where(GROUPS.index < 550)
 )
 """Rows of many small groups lack a value, and are left out."""
-LACKED = PEOPLE.assign(
-    note=np.array([*["x"] * 3, "z", *["x"] * 76, *[None] * 40], dtype=object), twin=[1.5] * 80 + [*PEOPLE.age[80:]]
-)
+LACKING: list[Any] = [*["x"] * 3, "z", *["x"] * 76, *[None] * 40]
+LACKED = PEOPLE.assign(note=LACKING, twin=[1.5] * 80 + [*PEOPLE.age[80:]])
 """A category that one row makes one of two values, and a number that varies only in rows that lack it."""
 THREE = PEOPLE.assign(y=np.arange(120) % 3)
 NAMES = pandas.DataFrame(X, columns=["a", "b", "c"])
