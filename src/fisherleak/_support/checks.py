@@ -49,7 +49,7 @@ def check_limit(eta: Any) -> float:
     return limit
 
 
-def check_magnitude(value: Any, name: str) -> float:
+def check_range(value: Any, name: str) -> float:
     """A positive number whose square floats can hold."""
     size = check_positive(value, name)
     if not SMALLEST_LIMIT <= size <= LARGEST_LIMIT:

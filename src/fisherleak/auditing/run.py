@@ -16,7 +16,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from fisherleak._support.checks import check_magnitude, nearest
+from fisherleak._support.checks import check_range, nearest
 from fisherleak._support.namespaces import TableLike, Vector
 from fisherleak._support.progress import doing, told_when_long
 from fisherleak.attacks.population_attacker import Learned
@@ -200,7 +200,7 @@ def check_options(
     scale = None if noise is None else as_noise(noise).scale
     for name, value in (("noise", scale), ("eta", eta), ("max_eta", max_eta)):
         if value is not None:
-            check_magnitude(value, name)
+            check_range(value, name)
     if noise is not None and eta is not None:
         raise InvalidInputError("`noise` and `eta` cannot both be given: either decides the other.")
     if not 2 <= draws <= 100_000:

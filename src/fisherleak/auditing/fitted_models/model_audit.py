@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fisherleak._support.checks import check_magnitude, check_positive
+from fisherleak._support.checks import check_positive, check_range
 from fisherleak._support.grids import rounded_up
 from fisherleak._support.namespaces import Estimator, TableLike, VectorLike
 from fisherleak._support.notebook import panel
@@ -303,7 +303,7 @@ def audit(
     check_metric(metric)
     given = None if noise is None else as_noise(noise)
     if given is not None:
-        check_magnitude(given.scale, "noise")
+        check_range(given.scale, "noise")
     asked = [attributes] if isinstance(attributes, str) else attributes
     with doing("Measuring rows"):
         leak = measure(model, X, y, PLAIN if given is None else given, sample_weight, public=public)
