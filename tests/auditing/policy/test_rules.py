@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +78,21 @@ def test_rules_are_what_the_audit_found(table: Any) -> None:
         assert rule["passed"] == (not over)
         assert (rule["count"] or 0) == 0 or not rule["passed"]
     assert not summary["policy"]["passed"]
+
+
+def test_at_most_is_never_less_than_what_was_found(table: Any) -> None:
+    said = {
+        "rows.max_eta": 1.0,
+        "columns.age.max_eta": 1.0,
+        "membership.max_right": 100.0,
+        "membership.max_epsilon": 1.0,
+    }
+    for noise in (300.0, 1234.5, 7e4):
+        _, found = rules(table, LIMITS, noise=noise)
+        for name, unit in said.items():
+            written = re.search(r"at most ([\d.]+)[ ;]", found[name]["note"])
+            assert written is not None, name
+            assert float(written[1]) >= unit * found[name]["value"] * (1 - 1e-8), name
 
 
 def test_a_limit_on_epsilon_is_one_on_mu(table: Any) -> None:

@@ -89,7 +89,7 @@ def _known(policy: Policy, section: str, *keys: str) -> list[tuple[str, Any]]:
 def _rows(policy: Policy, audit: Judged) -> Iterator[Rule]:
     for key, limit in _known(policy, "rows", "max_eta"):
         value, row, count = audit.eta, audit.row, audit.rows_above(limit)
-        words = f"The eta of a {audit.whose} is at most {number(value)}; limit {limit:g}"
+        words = f"The eta of a {audit.whose} is at most {number_at_most(value)}; limit {limit:g}"
         passed = count == 0 and value <= limit * (1.0 + CLOSE)  # a comparison with NaN fails
         more = _more(audit, value, limit)
         yield Rule(f"rows.{key}", limit, value, passed, _with(words, count, audit), count, row, more)
@@ -179,7 +179,7 @@ def _measured(
         least = 1.0 / eta if eta > 0 else None
         told = "Nothing is revealed" if least is None else f"The least error is ± {number(least)}"
         return least, f"{told} about {anyone}'s '{name}'; limit ± {limit:g}", eta * limit
-    return eta, f"The eta of {anyone}'s '{name}' is at most {number(eta)}; limit {limit:g}", eta / limit
+    return eta, f"The eta of {anyone}'s '{name}' is at most {number_at_most(eta)}; limit {limit:g}", eta / limit
 
 
 def _groups(policy: Policy, audit: Judged) -> Iterator[Rule]:
@@ -228,7 +228,8 @@ def _membership(policy: Policy, audit: Judged) -> Iterator[Rule]:
             continue
         count = found.above(limit)
         noise = None if found.mu is None else _more(audit, found.mu, 2.0 * float(ndtri(limit)))
-        words = f"Membership: an attacker is correct at most {number(100 * found.right)} % of the time; limit {100 * limit:g} %"
+        at_most = number_at_most(100 * found.right)
+        words = f"Membership: an attacker is correct at most {at_most} % of the time; limit {100 * limit:g} %"
         words = " ".join(filter(None, (_with(words, count, audit), found.by_scale, found.note)))
         name, passed = f"membership.{key}", count == 0 and found.right <= limit * (1.0 + CLOSE)
         yield Rule(name, limit, found.right, passed, words, count, found.row, noise)
